@@ -200,6 +200,8 @@ def test_strangers_get_nothing(jobs, admins):
         assert admins.ask("POST", path, body, Content_Type="text/plain")[0] == 400
         assert admins.ask("GET", path)[0] == 405
     assert admins.ask("POST", "/api/enter", {"secret": "guessed"}, X_Rota_Key=None)[0] == 401
+    assert admins.ask("POST", "/api/enter", {"secret": "\ud800"}, X_Rota_Key=None)[0] == 400
+    assert admins.ask("POST", "/api/drain", {"node": "\ud800"})[0] == 400
     assert admins.ask("GET", "/", Host="evil.example")[0] == 421
     status, headers, text = admins.ask("GET", "/", X_Rota_Key=None)
     assert status == 200

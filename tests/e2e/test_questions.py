@@ -132,6 +132,22 @@ def test_an_estimate_is_scored_when_its_job_has_started(live):
     assert scored["start_error_s"] < 60.0
 
 
+def test_estimates_are_answered_though_their_file_is_damaged(live):
+    file = live.folder / ".rota" / "state.db.forecasts"
+    with client(live, "mine") as mine:
+        jobs = mine.submit([a_job(gpus=2), a_job(gpus=2)])
+        until(lambda: mine.job(jobs[0]).phase == "running")
+        kept = file.read_bytes() if file.exists() else b""
+        file.write_bytes(b"no database" * 1000)
+        (said,) = mine.eta([jobs[1]])["jobs"]
+        with pytest.raises(ConfigError, match=r"state\.db\.forecasts cannot be used .* or the file is removed"):
+            mine.eta_accuracy()
+        file.write_bytes(kept)
+        mine.eta_accuracy()
+        mine.cancel(jobs)
+    assert said["start_in_s"] > 0
+
+
 def test_questions_of_a_tenant_wait_for_each_other_and_only_so_many_are_answered(live):
     with client(live, "rivals") as rivals, ThreadPoolExecutor(16) as many:
         two = [many.submit(rivals.ledger) for _ in range(2)]
@@ -207,6 +223,11 @@ def test_the_verbs_say_it_in_words_and_in_json(live):
     assert "gains: " in live.run("what-if", "--add-server", "v100=2")
     assert "GPU-hours in" in live.run("ledger")
     assert "sum" not in live.run("what-if", "--drain", "nowhere", code=2)
+    [node] = live.nodes()
+    assert f"what if: drain {node}" in live.run("drain", node, "--preview")
+    assert live.ask("drain", node, "--preview", "--undo")["change"] == {"undrain": node}
+    assert live.nodes()[node].state == "up"
+    assert "unknown node 'nowhere'" in live.run("drain", "nowhere", "--preview", code=2)
     again = ("--memory-gb", "8", "--cpus", "2", "--priority", "-1")
     assert "with 2 CPUs and 8 GB of memory and priority -1" in live.run("what-if", "--job", str(jobs[1]), *again)
     assert "what if: give tenant 'vision' quota.v100 = 2" in live.run(

@@ -115,7 +115,8 @@ def test_a_tenant_runs_no_more_jobs_than_it_may_while_gpus_are_free(live, client
     held = tenant.jobs(["waiting"])
     assert len(held) == 3
     assert {job.reason_code for job in held} == {"tenant-limit"}
-    assert "tenant 'running' runs 2 jobs, the most at the same time (max_running)" in held[0].reason
+    most = "tenant 'running' may run 2 jobs at the same time (max_running)"
+    assert f"{most}, and as many run or come before it" in held[0].reason
     assert "tenant-limit" in live.run("jobs")
     assert finishes(clients["other"])
 

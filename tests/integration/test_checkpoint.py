@@ -110,3 +110,16 @@ def test_a_cut_in_the_second_of_an_arrival_changes_nothing(tmp_path, policy, unt
 
     assert resumed["mean_jct_s"] == whole["mean_jct_s"]
     assert (tmp_path / "resumed.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
+
+
+def test_time_that_is_up_while_nobody_can_run_puts_off_no_decision(tmp_path):
+    (tmp_path / "t.csv").write_text("arrival_s,gpus,duration_s,tenant\n0,1,100,a\n0,2,600,b\n0,1,600,b\n")
+    (tmp_path / "tenants.toml").write_text("[tenants.b]\nquota = 1\nborrow = 0\nmax_running = 1\n")
+    given = ["--trace", "t.csv", "--cluster", "v100=2", "--policy", "max-min-fairness", "--tenants", "tenants.toml"]
+    whole = summary_of("simulate", *given, "--jobs-csv", "whole.csv", cwd=tmp_path)
+    cut = summary_of("simulate", *given, "--until", 300, "--checkpoint", "c", cwd=tmp_path)
+
+    resumed = summary_of("simulate", *given, "--resume", "c", "--jobs-csv", "resumed.csv", cwd=tmp_path)
+
+    assert (whole["jobs_dropped"], cut["jobs_dropped"]) == (1, 1)
+    assert resumed["mean_jct_s"] == pytest.approx(whole["mean_jct_s"]) == pytest.approx((100 + 700) / 2)

@@ -14,6 +14,20 @@ from rota.cli.main import cli
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ("coming-from-gavel.md", "coming-from-synergy.md")
+THEIRS = {
+    "coming-from-gavel.md": """
+        --log-dir --window-start --window-end --timeout --processes --policies --cluster-spec --num_gpus_per_server
+        --seeds --interval --fixed-job-duration --cutoff-throughputs-file --throughputs-file --generate-multi-gpu-jobs
+        --generate-multi-priority-jobs --simulate-steady-state --solver --verbose --checkpoint-threshold
+        --profiling_percentages --num_reference_models --ideal --utilization-threshold --throughput-lower-bound
+        --throughput-upper-bound --num-data-points --num_trials --trace --seed --throughputs_file --time_per_iteration
+        --policy --expected_num_workers --run_dir --data_dir --checkpoint_dir --timeline_dir""",
+    "coming-from-synergy.md": """
+        --cluster_job_log --plot --multigpu --config_file --cluster_config --conn_file --no_use_cache --no_cache_result
+        --no_simulate --num_jobs_default --num-jobs-default --static --small_static_trace --record_trace
+        --replay_trace --philly_arrival --no_exp --run_dir --data_dir --checkpoint_dir""",
+}
+"""Options in the texts of their instructions."""
 _BASE = re.compile(r"^Beside `rota ([^`]+)`", re.MULTILINE)
 _ROW = re.compile(r"^\|(?P<theirs>.*?)\|(?P<here>.*?)\|(?P<remark>.*)\|$", re.MULTILINE)
 _REPEATABLE = ("--set", "--set-profiles", "--vary")
@@ -71,6 +85,13 @@ def test_every_option_beside_theirs_is_taken(base, here, tmp_path, monkeypatch):
     words = with_options(base, here)
 
     assert typed([*words, "--dry-run"] if words[0] == "sweep" else words)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_option_of_their_instructions_is_on_the_page(page):
+    text = (DOCS / page).read_text(encoding="utf-8")
+
+    assert [option for option in THEIRS[page].split() if not re.search(rf"`[^`]*{option}(?![\w-])", text)] == []
 
 
 @pytest.mark.parametrize("page", PAGES)

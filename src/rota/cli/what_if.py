@@ -139,7 +139,7 @@ def show(answer: dict[str, Any]) -> None:
     if moved:
         show_table(None, ("job", "starts in", "then", "ends in", "then"), moved, numbers=4)
     for job in answer["submitted"][:_MOST_NEW]:
-        click.echo(f"the new job starts in {_time(job['start_in_s'])}, ends in {_time(job['end_in_s'])}")
+        click.echo(f"new job {job['job']} {_when(job)}")
     if len(answer["submitted"]) > _MOST_NEW:
         click.echo(f"... and {len(answer['submitted']) - _MOST_NEW:,} more; --json lists them")
     if answer["lengths_unknown"]:
@@ -153,6 +153,13 @@ def _row(row: dict[str, Any]) -> tuple[str, ...]:
     after = row["after"]
     times = (before["mean_jct_s"], after["mean_jct_s"], before["makespan_s"], after["makespan_s"])
     return (str(row["jobs"]), *map(_time, times), str(row["sooner"]), str(row["later"]))
+
+
+def _when(job: dict[str, Any]) -> str:
+    """When a new job starts and ends, or why it does not."""
+    if job["start_in_s"] is None:
+        return f"does not start: {job['reason']}" if job["reason"] else "does not start"
+    return f"starts in {_time(job['start_in_s'])}, ends in {_time(job['end_in_s'])}"
 
 
 def _time(seconds: float | None) -> str:

@@ -27,17 +27,24 @@ def is_there(path: str | Path) -> bool:
 
 @contextlib.contextmanager
 def replacing(
-    path: str | Path, *, text: bool = False, mode: int | None = None, durable: bool = True
+    path: str | Path,
+    *,
+    text: bool = False,
+    mode: int | None = None,
+    durable: bool = True,
+    owner: tuple[int, int] | None = None,
 ) -> Iterator[IO[Any]]:
     """A file to write to, that takes the place of `path` when the block ends well and vanishes when it does not.
 
     `mode` is the permission bits of the file (default: those of an ordinary new file). `durable` says whether the
     bytes are to be on the disk before the name is: without it a power cut may leave an empty file, which is all right
-    for what is written again in a moment. Raises OSError.
+    for what is written again in a moment. `owner` is the user and the group that it is for. Raises OSError.
     """
     target = Path(path)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f"{_PREFIX}{target.name[:100]}.", suffix=_SUFFIX)
     try:
+        if owner is not None:
+            os.fchown(handle, *owner)
         os.fchmod(handle, _ordinary_mode() if mode is None else mode)
         with _opened(handle, text=text) as file:
             yield file
@@ -59,9 +66,16 @@ def _opened(handle: int, *, text: bool) -> IO[Any]:
     return os.fdopen(handle, "wb")
 
 
-def write_bytes(path: str | Path, content: bytes, *, mode: int | None = None, durable: bool = True) -> None:
+def write_bytes(
+    path: str | Path,
+    content: bytes,
+    *,
+    mode: int | None = None,
+    durable: bool = True,
+    owner: tuple[int, int] | None = None,
+) -> None:
     """Put these bytes in the place of a file."""
-    with replacing(path, mode=mode, durable=durable) as file:
+    with replacing(path, mode=mode, durable=durable, owner=owner) as file:
         file.write(content)
 
 

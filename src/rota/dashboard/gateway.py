@@ -122,8 +122,7 @@ class Gateway:
         return Response(status_code=204)
 
     async def _enter(self, request: Request) -> Response:
-        secret = (await _body(request)).get("secret")
-        key = self._access.enter(secret) if isinstance(secret, str) else None
+        key = self._access.enter(_text(await _body(request), "secret"))
         if key is None:
             return PlainTextResponse("this link was used already, or is of an earlier start of `rota dashboard`\n", 401)
         return JSONResponse({"key": key})
@@ -222,9 +221,9 @@ class Gateway:
 
     async def _drain(self, request: Request) -> Response:
         body = await _body(request)
-        node = body.get("node")
+        node = _text(body, "node")
         undo = body.get("undo", False)
-        if not isinstance(node, str) or not isinstance(undo, bool):
+        if not node or not isinstance(undo, bool):
             raise _BadRequest("give the name of a server as node, and undo as true or false")
         state = (await run_in_threadpool(lambda: self._client.drain(node, undo=undo))).state
         return JSONResponse({"node": node, "state": state})

@@ -63,3 +63,9 @@ def configure(level: str, log_format: str, common: Mapping[str, Any] | None = No
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines(common) if log_format == JSON else logging.Formatter(_TEXT_FORMAT))
     logging.basicConfig(level=level.upper(), handlers=[handler])
+
+
+def format_in_use() -> str:
+    """How this process logs, for those that it starts and that share its standard error."""
+    formatters = [handler.formatter for handler in logging.getLogger().handlers]
+    return JSON if any(isinstance(formatter, JsonLines) for formatter in formatters) else TEXT

@@ -158,7 +158,10 @@ class World:
         if until <= self._now < arrival:  # nobody may run, and the same would be decided again: with the next round
             until = (math.floor(self._now / self._round_s + TOLERANCE) + 1) * self._round_s
         wake = min(self._rounds.wake(arrival) if arrival < math.inf else math.inf, until)
-        self.interrupted = limit < wake
+        last = math.isinf(wake) and self.exhausted  # what is left is decided about now, and not when time is up
+        self.interrupted = limit < wake and not last
+        if last:
+            return
         target = min(wake, limit)
         if target < math.inf:
             self._now = max(self._now, target)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 
-from rota.core.gpu_types import ANY, NOT_SAID, TypeSet
+from rota.core.gpu_types import ANY, NOT, NOT_SAID, TypeSet
 from rota.workloads.problems import Problems
 from rota.workloads.settings import chosen, pairs
 
@@ -79,4 +79,5 @@ def type_set(text: str) -> TypeSet:
 
 
 def _only(types: TypeSet) -> str:
-    return types[0] if len(types) == 1 else NOT_SAID
+    named = [name for name in types if not name.startswith(NOT)]
+    return named[0] if len(named) == 1 else NOT_SAID

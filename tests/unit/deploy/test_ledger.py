@@ -7,6 +7,8 @@ from harness import ROUND_S
 from questions_harness import AN_AGE, PROFILE, AskedHarness, a_busy_scheduler
 
 from rota.deploy.questions.ledger import KINDS, Ledger, as_fields, before
+from rota.deploy.questions.usage import Usage
+from rota.deploy.tenants import Tenants, TenantSettings
 
 
 def book_of(harness, *, begins=0.0, weights=None):
@@ -86,6 +88,51 @@ def test_weights_make_parts():
     accounts = book_of(harness, begins=ROUND_S, weights={"b": 3.0}).accounts
     assert accounts["b"].entitled == pytest.approx(1.5 * ROUND_S)
     assert accounts["a"].entitled == pytest.approx(0.5 * ROUND_S)
+
+
+@pytest.mark.parametrize("kind", ["SettingsChanged", "ServiceStarted"])
+def test_weights_count_from_the_moment_at_which_they_were_set(kind):
+    harness, _ = two_tenants()
+    now = harness.clock.now()
+    rows = [row for row in harness.journal.rows if row["event"] in KINDS]
+    for at, weight in ((0.0, 1.0), (now - ROUND_S / 2, 3.0)):
+        tenants = Tenants(named={"b": TenantSettings(weight=weight)})
+        rows.append({"event": kind, "at": at, "config": {"tenants": tenants.described()}})
+    jobs = harness.registry.jobs.values()
+    book = Ledger(weights={"b": 3.0}, prices={}, begins=ROUND_S)
+    book.read(rows, jobs, now)
+    used = Usage(weights={"b": 3.0}, begins=ROUND_S, until=now, points=2)
+    used.read(rows, jobs, now)
+
+    assert now == 2 * ROUND_S
+    assert book.accounts["b"].entitled == pytest.approx((1.0 + 1.5) * ROUND_S / 2)
+    assert [step.entitled["b"] for step in used.steps] == pytest.approx([1.0 * ROUND_S / 2, 1.5 * ROUND_S / 2])
+
+
+def test_jobs_that_are_held_or_wait_for_others_make_nobody_entitled():
+    harness = AskedHarness(policy="fifo")
+    harness.join("n0", gpus=2)
+    harness.submit(profile=PROFILE, steps=AN_AGE, gpus=2, tenant="a")
+    held = [harness.submit(profile=PROFILE, steps=AN_AGE, gpus=1, tenant="b", hold=True) for _ in range(3)]
+    harness.submit(profile=PROFILE, steps=AN_AGE, gpus=1, tenant="b", after_any=(held[0],))
+    entitled = []
+
+    def pass_a_round():
+        begins = harness.clock.now()
+        harness.round()
+        accounts = book_of(harness, begins=begins).accounts
+        entitled.append(round(accounts["b"].entitled / ROUND_S, 6) if "b" in accounts else 0.0)
+
+    harness.round()
+    pass_a_round()
+    harness.ask(lambda now: harness.requests.release(held[:1], [], "tester", "b", now))
+    pass_a_round()
+    harness.ask(lambda now: harness.requests.hold(held[:1], [], "tester", "b", now))
+    pass_a_round()
+    harness.cancel(held[0])
+    pass_a_round()
+
+    assert entitled == [0.0, 1.0, 0.0, 1.0]
 
 
 def test_a_tenant_sees_itself_and_the_sum_of_the_others():

@@ -2,6 +2,7 @@
 
 `tests/data/journal_layout_1.jsonl` has the events of a real one: preemptions, a gang with a dead rank, a hanging job,
 one that fails for good, a drained server, a lost one, an agent with a new folder, cancelled jobs.
+`journal_layout_2` is one of the layout after it: jobs that left memory are rows of a table, without checksums.
 """
 
 import json
@@ -12,11 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from deployed import PlayedAgent, a_scheduler, ask, jobs_of, look, until
+from deployed import PlayedAgent, a_scheduler, ask, jobs_of, look, submit, until
+from rota.cli.main import main
 from rota.core.errors import ConfigError
 from rota.core.job_spec import spec_values
 from rota.core.lifecycle import JobPhase, StopReason
 from rota.deploy.events import AttemptStopping, from_fields
+from rota.deploy.scheduler.archive import JobFilter
 from rota.deploy.scheduler.old_journals import translated
 from rota.deploy.scheduler.options import Retention, Timing
 
@@ -29,23 +32,29 @@ SAME_NAMES = (
 NEW_NAMES = {"saved_step": "credited", "reported_steps": "told", "log_node": "home"}
 
 
-@pytest.fixture
-def old(tmp_path):
-    """The journal as a file, as the old version made it."""
-    path = tmp_path / "old.db"
+def a_journal(path, layout, *statements):
+    """A file of an old layout, with the events of one."""
     db = sqlite3.connect(path)
     db.execute(f"PRAGMA application_id = {0x524F5441}")
-    db.execute("PRAGMA user_version = 1")
+    db.execute(f"PRAGMA user_version = {layout}")
     db.execute(
         "CREATE TABLE events (seq INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, body TEXT NOT NULL)"
     )
     db.execute("CREATE TABLE snapshots (seq INTEGER PRIMARY KEY, version TEXT NOT NULL, body BLOB NOT NULL)")
-    for number, line in enumerate((DATA / "journal_layout_1.jsonl").read_text().splitlines(), 1):
+    for number, line in enumerate((DATA / f"journal_layout_{layout}.jsonl").read_text().splitlines(), 1):
         event = json.loads(line)
         db.execute("INSERT INTO events VALUES (?, ?, ?, ?)", (number, event["at"], event["event"], line))
+    for statement, values in statements:
+        db.execute(statement, values)
     db.commit()
     db.close()
     return path
+
+
+@pytest.fixture
+def old(tmp_path):
+    """The journal as a file, as the old version made it."""
+    return a_journal(tmp_path / "old.db", 1)
 
 
 def a_registry(path):
@@ -130,6 +139,36 @@ def test_a_scheduler_goes_on_with_the_jobs_of_an_old_journal(old):
         scheduler.stop()
 
     assert (phases[12], phases[13], phases[0]) == (JobPhase.FINISHED, JobPhase.CANCELLED, JobPhase.FAILED)
+
+
+def test_a_scheduler_goes_on_with_a_journal_of_the_second_layout_and_knows_who_left_its_memory(tmp_path):
+    table = (
+        "CREATE TABLE finished_jobs (job INTEGER PRIMARY KEY, tenant TEXT NOT NULL, phase TEXT NOT NULL, "
+        "request TEXT NOT NULL, body TEXT NOT NULL)"
+    )
+    rows = json.loads((DATA / "journal_layout_2.jobs.json").read_text())["finished_jobs"]
+    inserts = [("INSERT INTO finished_jobs VALUES (?, ?, ?, ?, ?)", row) for row in rows]
+    path = a_journal(tmp_path / "second.db", 2, (table, ()), *inserts)
+    scheduler = a_scheduler(path, retention=Retention(keep_finished_s=math.inf))
+    before = {number: (job.phase.value, job.saved_step) for number, job in scheduler.registry.jobs.items()}
+    scheduler.start()
+    try:
+        said_again = submit(scheduler, *[{"gpus": 1 + number % 2} for number in range(4)], request="r1")
+        (archived,) = scheduler.archive.select(JobFilter(), 10)[0]
+        agents = [PlayedAgent(scheduler, "n0", gpus=2), PlayedAgent(scheduler, "n1", "k80", gpus=2)]
+        until(lambda: jobs_of(scheduler)[3].over, scheduler, agents)
+        ask(scheduler, lambda now: scheduler.requests.cancel([4], "me", None, now))
+        until(lambda: not look(scheduler, lambda registry: len(registry.live)), scheduler, agents)
+        steps = jobs_of(scheduler)[3].saved_step
+    finally:
+        scheduler.stop()
+
+    finished = {1: ("finished", 2500), 2: ("finished", 3000), 5: ("cancelled", 0)}
+    assert {number: was for number, was in before.items() if number in finished} == finished
+    assert (archived.id, archived.phase, archived.saved_step) == (0, JobPhase.FINISHED, 2000)
+    assert list(said_again) == [0, 1, 2, 3]
+    assert steps == 3500
+    assert main(["journal", "check", str(path)]) == 0
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from deployed import PlayedAgent, a_scheduler, look, submit, until
+from deployed import PlayedAgent, a_scheduler, ask, look, submit, until
 from rota.cli.observation_options import observed
 from rota.core.errors import ConfigError
 from rota.deploy.events import Part
@@ -112,6 +112,18 @@ def test_a_scrape_has_the_names_of_the_reference_with_their_labels_and_no_job_as
     assert [name for name, labels in labels_of.items() if "job" in labels] == ["rota_job_info"]
     assert values["rota_auth_refusals_total", frozenset({("reason", "bad-token")})] == 2
     assert sum(value for (name, _), value in values.items() if name == "rota_fair_share_gpus") == 1
+
+
+def test_jobs_that_nobody_means_to_start_now_give_their_tenant_no_share(watched):
+    agents = [PlayedAgent(watched.scheduler, "a", gpus=2)]
+    (held, _) = submit(watched.scheduler, {"tenant": "y", "hold": True}, {"tenant": "y", "after_any": (-1,)})
+    submit(watched.scheduler, {"steps": 10_000_000, "gpus": 2, "tenant": "x"})
+    until(lambda: look(watched.scheduler, lambda r: len(r.running)), watched.scheduler, agents)
+    until(lambda: watched.value("rota_fair_share_gpus", tenant="x") == 2, watched.scheduler, agents)
+    assert not watched.value("rota_fair_share_gpus", tenant="y")
+
+    ask(watched.scheduler, lambda now: watched.scheduler.requests.release([held], [], "me", None, now))
+    until(lambda: watched.value("rota_fair_share_gpus", tenant="y") == 1, watched.scheduler, agents)
 
 
 def test_numbers_are_those_of_what_happened(watched):

@@ -1,5 +1,6 @@
 """Logs as JSON: one object per line, with the ids that it is about."""
 
+import asyncio
 import json
 import logging
 import math
@@ -11,6 +12,9 @@ from deployed import PlayedAgent, a_scheduler, look, submit, until
 from rota.core.lifecycle import StopReason
 from rota.deploy.observation.event_lines import EventLines
 from rota.deploy.observation.observer import Observer
+from rota.deploy.questions.asking import Questions
+from rota.deploy.scheduler.options import QuestionLimits
+from rota.deploy.scheduler.requests import Refused
 from rota.deploy.structured_logs import JsonLines, about
 
 
@@ -78,3 +82,25 @@ def test_events_are_lines_with_job_tenant_node_and_round(tmp_path, caplog):
     assert of_job[1]["round"] >= 0
     assert of_job[3]["message"] == "job 0 is over: finished"
     assert [line["node"] for line in lines if line["event"] == "NodeJoined"] == ["a"]
+
+
+def test_a_question_that_fails_is_a_line_of_json_where_the_scheduler_logs_json(tmp_path, capfd):
+    scheduler = a_scheduler(tmp_path / "state.db")
+    scheduler.start()
+    scheduler.stop()
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonLines())
+    logging.getLogger().addHandler(handler)
+
+    async def ask():
+        questions = Questions(tmp_path / "state.db", QuestionLimits())
+        with pytest.raises(Refused, match="the question failed"):
+            await questions.ask({"kind": "nonsense"}, "x")
+        await questions.close()
+
+    try:
+        asyncio.run(ask())
+    finally:
+        logging.getLogger().removeHandler(handler)
+    (line,) = [line for line in capfd.readouterr().err.splitlines() if "nonsense" in line]
+    assert "KeyError" in json.loads(line)["exception"]

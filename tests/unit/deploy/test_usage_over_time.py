@@ -39,6 +39,23 @@ def test_the_steps_add_up_to_the_ledger(seed, points):
         assert sum(step.entitled.get(tenant, 0.0) for step in steps) == pytest.approx(account.entitled, abs=1e-6)
 
 
+def test_a_tenant_called_others_sees_its_own_line_too():
+    harness = AskedHarness(policy="fifo")
+    harness.join("n0", gpus=4, kind="v100")
+    harness.round()
+    for tenant, gpus in (("others", 1), ("rivals", 2)):
+        harness.submit(profile=PROFILE, steps=AN_AGE, gpus=gpus, tenant=tenant)
+    for _ in range(4):
+        harness.round()
+
+    told = as_fields(usage_of(harness, 4), 0.0, harness.clock.now(), tenant="others")
+
+    assert [(line["tenant"], line["received_gpus"][-1]) for line in told["tenants"]] == [
+        ("others", 1.0),
+        ("others", 2.0),
+    ]
+
+
 def test_a_tenant_sees_its_own_line_and_the_sum_of_all_others():
     harness = AskedHarness(policy="fifo")
     harness.join("n0", gpus=4, kind="v100")

@@ -243,6 +243,7 @@ def test_a_job_beyond_the_limit_of_its_tenant_does_not_start_next():
     harness, mine, answer = a_full_server({}, {}, tenants=tenants)
 
     assert answer["code"] == "tenant-limit"
+    assert "may run 1 jobs at the same time (max_running), and as many run or come before it" in answer["reason"]
     found = named(answer)["max-running"]
     assert found["change"] == {"tenant_settings": (("a", "max_running", 2),)}
     assert placed_after(harness, mine, found["change"])

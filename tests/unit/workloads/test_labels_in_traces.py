@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import rota
-from rota import clusters, workloads
+from rota import clusters, profiles, workloads
 from rota.core.cluster import cluster_from
 from rota.core.errors import ConfigError, TraceError
 from rota.core.events import JobsRejected, Planned, RunStarted
@@ -47,6 +47,19 @@ def test_a_trace_with_labels_and_types_is_written_as_it_was_read(tmp_path):
     assert list(jobs.allowed_types()) == list(again.allowed_types()) == [("!k80",), ("p100", "v100")]
     assert [needs.labels for needs in again.needs()] == [("disk=ssd", "zone=a"), ()]
     assert [needs.memory_gb for needs in again.needs()] == [0.0, 40.0]
+
+
+@pytest.mark.parametrize(("types", "where"), [("!v100", ""), ("!v100|k80", "k80"), ("k80", "k80"), ("k80|p100", "")])
+def test_a_duration_is_about_the_only_type_that_a_job_names_never_about_one_that_it_excludes(tmp_path, types, where):
+    path = tmp_path / "jobs.csv"
+    path.write_text(f"arrival_s,profile,gpus,duration_s,gpu_types\n0,{LM},1,600,{types}\n0,,1,600,{types}\n")
+
+    jobs = workloads.read_trace(str(path))
+
+    assert jobs.gpu_types.recorded_names() == [where, where]
+    assert next(iter(jobs.allowed_types())) == tuple(sorted(types.split("|")))
+    known = workloads.with_durations(jobs, profiles.load("gavel"))
+    assert known.total_steps[0] == pytest.approx(600 * profiles.load("gavel").rate(LM, 1, where or "v100"))
 
 
 @pytest.mark.parametrize("label", ["zone", "zone=a b", "=x"])

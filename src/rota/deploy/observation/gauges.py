@@ -17,6 +17,7 @@ from rota.deploy.observation.counting import Counting
 from rota.deploy.observation.gpu_time import type_of
 from rota.deploy.observation.labels import MOST_NODES, Labels
 from rota.deploy.observation.observer import Observer
+from rota.deploy.scheduler.predecessors import unmet_dependents
 from rota.deploy.scheduler.reasons import ReasonCode
 from rota.deploy.scheduler.records import Job, Node
 from rota.deploy.scheduler.registry import Registry
@@ -135,9 +136,11 @@ class Gauges:
     def _shares(self, registry: Registry) -> Iterator[Metric]:
         weights = self.scheduler.options.tenants.weights()
         capacity = sum(len(node.joined.devices) for node in registry.nodes.values() if node.usable)
+        aside = unmet_dependents(registry) | registry.queue.held  # nobody means to start them now
         asked: Counter[str] = Counter()
         for job in registry.live.values():
-            asked[job.tenant] += job.spec.gpus
+            if job.id not in aside:
+                asked[job.tenant] += job.spec.gpus
         shares: dict[tuple[str], float] = {}
         for tenant, share in entitled_gpus(asked, weights, float(capacity)).items():
             label = (self.counting.tenants.of(tenant),)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections.abc import Iterator, Mapping
@@ -87,7 +88,8 @@ class Answers:
         budget_s = _FUTURES_OF_CPU * cpu_s
         found = eta.estimates(fork, history, jobs, futures=futures, cpu_s=budget_s, starts_only=starts_only)
         tenants = {number: fact.tenant for number, fact in fork.facts.items()}
-        Forecasts(self._follower.path).keep(found, tenants.__getitem__, fork.now, fork.setup.rules.round_s)
+        with contextlib.suppress(ConfigError):  # `rota eta --accuracy` says so; the estimate is as good without
+            Forecasts(self._follower.path).keep(found, tenants.__getitem__, fork.now, fork.setup.rules.round_s)
         return {**self._times(fork), "jobs": [eta.as_fields(fork, estimate) for estimate in found]}
 
     def _waiting(self, fork: Fork, tenant: str | None) -> list[int]:

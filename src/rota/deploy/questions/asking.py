@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rota.deploy import structured_logs
 from rota.deploy.questions.breaking_off import BREAK_OFF
 from rota.deploy.scheduler.options import QuestionLimits
 from rota.deploy.scheduler.requests import Refused
@@ -165,11 +166,21 @@ class Questions:
         if process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            await asyncio.to_thread(process.wait)
+            await asyncio.to_thread(_let_go, process)
+
+
+def _let_go(process: Process) -> None:
+    """Wait for its end, and close what led to it."""
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        with contextlib.suppress(OSError):
+            if pipe is not None:
+                pipe.close()
 
 
 def _process(state: Path) -> Process:
-    command = [sys.executable, "-m", "rota.deploy.questions.worker", str(state.absolute())]
+    log_format = structured_logs.format_in_use()
+    command = [sys.executable, "-m", "rota.deploy.questions.worker", str(state.absolute()), log_format]
     return subprocess.Popen(  # noqa: S603 - our own module
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
     )

@@ -15,6 +15,7 @@ from typing import Any
 from rota.core.errors import ConfigError
 from rota.deploy.questions.fork import Fork, fork_of
 from rota.deploy.questions.latencies import Latencies
+from rota.deploy.questions.moments import SETTINGS
 from rota.deploy.questions.occupancy import OccupancyLog
 from rota.deploy.questions.setup import Setup, setup_of
 from rota.deploy.scheduler import archive, journal_layout
@@ -22,9 +23,6 @@ from rota.deploy.scheduler.journal import StoredSnapshot, removed_through
 from rota.deploy.scheduler.recovery import UNREADABLE, Recovered, Recovery
 from rota.deploy.scheduler.snapshots import config_of
 from rota.engine.log import LineReader
-
-_SETTINGS = ("ServiceStarted", "SettingsChanged")
-"""Kinds of events with the settings in force from then on."""
 
 
 class ReadOnlyJournal:
@@ -61,7 +59,7 @@ class ReadOnlyJournal:
     def config(self) -> Mapping[str, Any] | None:
         """The settings of the scheduler that wrote last; None: none has started yet."""
         query = "SELECT body FROM events WHERE kind IN (?, ?) ORDER BY seq DESC LIMIT 1"
-        row = self._db.execute(query, _SETTINGS).fetchone()
+        row = self._db.execute(query, SETTINGS).fetchone()
         if row is not None:
             config: Mapping[str, Any] = json.loads(row[0])["config"]
             return config
@@ -102,7 +100,7 @@ class Follower:
             self._begin(journal)
         else:
             news = list(journal.events(self.event))
-            if any(fields["event"] in _SETTINGS for _, fields in news):  # perhaps with other settings
+            if any(fields["event"] in SETTINGS for _, fields in news):  # perhaps with other settings
                 self._begin(journal)
         if self._recovery is None:
             return

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rota.core.errors import ConfigError
 from rota.deploy.questions.eta import Estimate
 from rota.deploy.scheduler.records import Job
 
@@ -49,17 +50,19 @@ class Forecasts:
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        db = sqlite3.connect(self.path, timeout=5.0)
+        """The file. Raises ConfigError if it cannot be used."""
         try:
-            db.executescript(_SCHEMA)
-            self.path.chmod(0o600)
-            with db:
-                yield db
-        finally:
-            db.close()
+            with contextlib.closing(sqlite3.connect(self.path, timeout=5.0)) as db:
+                db.executescript(_SCHEMA)
+                self.path.chmod(0o600)
+                with db:
+                    yield db
+        except (sqlite3.Error, OSError) as error:
+            fix = "estimates are answered, but not scored, until there is room, or the file is removed"
+            raise ConfigError(f"the file of estimates {self.path.name} cannot be used ({error}); {fix}") from error
 
     def keep(self, estimates: Iterable[Estimate], tenant_of: Callable[[int], str], now: float, round_s: float) -> None:
-        """Remember estimates of jobs that wait."""
+        """Remember estimates of jobs that wait. Raises ConfigError."""
         rows = []
         for estimate in estimates:
             band = estimate.band("starts") or (math.inf,) * 3
@@ -75,7 +78,7 @@ class Forecasts:
             db.execute("DELETE FROM forecasts WHERE id <= (SELECT max(id) FROM forecasts) - ?", (_MOST_KEPT,))
 
     def score(self, job_of: Callable[[int], Job | None]) -> list[Scored]:
-        """Fill in what came, and give all forecasts whose job has started since."""
+        """Fill in what came, and give all forecasts whose job has started since. Raises ConfigError."""
         with self._open() as db:
             still_open = db.execute("SELECT id, job, asked FROM forecasts WHERE real_end IS NULL").fetchall()
             for number, job, asked in still_open:

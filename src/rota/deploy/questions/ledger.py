@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rota.deploy.entitlement import entitled_gpus
-from rota.deploy.questions.moments import ASKS, moments_of
+from rota.deploy.questions.asking_spans import HOLDS
+from rota.deploy.questions.moments import ASKS, SETTINGS, moments_of, weights_from
 from rota.deploy.scheduler.records import Job
 from rota.deploy.scheduler.registry import Registry
 
@@ -28,6 +29,8 @@ KINDS = (
     "NodeRemoved",
     "AttemptStarted",
     "AttemptEnded",
+    *HOLDS,
+    *SETTINGS,
 )
 """Events that it reads."""
 
@@ -70,6 +73,7 @@ class Ledger:
     """Adds up stretches of time."""
 
     weights: Mapping[str, float]
+    """Those of the moment; until an event tells of others."""
     prices: Mapping[str, float]
     """Of a GPU-hour, by type, as far as they are known."""
     begins: float
@@ -142,6 +146,8 @@ class Ledger:
             self._start(fields)
         elif kind == "AttemptEnded":
             self._end(fields)
+        elif kind in SETTINGS:
+            self.weights = weights_from(fields)
         else:
             self._server(kind, fields)
 

@@ -13,10 +13,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rota.deploy.entitlement import entitled_gpus
-from rota.deploy.questions.moments import ASKS, moments_of
+from rota.deploy.questions.asking_spans import HOLDS
+from rota.deploy.questions.moments import ASKS, SETTINGS, moments_of, weights_from
 from rota.deploy.scheduler.records import Job
 
-KINDS = ("NodeJoined", "NodeLost", "NodeDrained", "NodeRemoved", "AttemptStarted", "AttemptResized", "AttemptEnded")
+KINDS = (
+    "NodeJoined",
+    "NodeLost",
+    "NodeDrained",
+    "NodeRemoved",
+    "AttemptStarted",
+    "AttemptResized",
+    "AttemptEnded",
+    *HOLDS,
+    *SETTINGS,
+)
 """Events that it reads."""
 SUMS = ("gpus", "gpus_held", "cpus", "cpus_held", "cpus_stranded", "memory_gb", "memory_held_gb", "memory_stranded_gb")
 _MOST_TENANTS = 12
@@ -144,6 +155,9 @@ class Usage:
             self._resize(fields)
         elif kind == "AttemptEnded":
             self._end(int(fields["job"]))
+        elif kind in SETTINGS:
+            self._weights = weights_from(fields)
+            self._entitled = None
         else:
             self._change_server(kind, fields)
 
@@ -227,16 +241,16 @@ def as_fields(usage: Usage, begins: float, until: float, *, tenant: str | None) 
     """Means over steps; `tenant` is whose line the caller may see, None for all."""
     steps = usage.steps
     shown = _shown_tenants(steps) if tenant is None else [tenant]
-    lines = {name: _line(steps, [name]) for name in shown}
+    lines = [{"tenant": name, **_line(steps, [name])} for name in shown]
     rest = sorted({name for step in steps for name in (*step.received, *step.entitled)} - set(shown))
     if rest:
-        lines[OTHERS] = _line(steps, rest)
+        lines.append({"tenant": OTHERS, **_line(steps, rest)})
     return {
         "from_s": begins,
         "to_s": until,
         "waiting_jobs": [_mean(step.waiting, step) for step in steps] if tenant is None else None,
         **{name: [_mean(step.sums[place], step) for step in steps] for place, name in enumerate(SUMS)},
-        "tenants": [{"tenant": name, **line} for name, line in lines.items()],
+        "tenants": lines,
     }
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from rota.core.errors import RotaError
+from rota.deploy import structured_logs
 from rota.deploy.questions.answers import Answers
 from rota.deploy.questions.breaking_off import Thinking
 from rota.deploy.questions.following import Follower
@@ -34,9 +35,10 @@ _MOST_BYTES = 8 << 20
 log = logging.getLogger(__name__)
 
 
-def main(path: str) -> None:
+def main(path: str, log_format: str = structured_logs.TEXT) -> None:
     """Answer until standard input ends."""
     os.nice(NICENESS)
+    structured_logs.configure("warning", log_format)
     thinking = Thinking()
     follower = Follower(Path(path))
     with contextlib.suppress(RotaError):
@@ -124,4 +126,4 @@ def _safely(follower: Follower, question: dict[str, Any], cpu_s: float) -> dict[
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

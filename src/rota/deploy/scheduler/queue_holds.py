@@ -79,7 +79,8 @@ class HoldSentences:
         if hold is QueueHold.DEPENDENCY:
             return self._waits_for(job)
         limit = array_indices(job.spec.array).limit
-        return f"{limit:,} jobs of array {job.array} run, as many as may at the same time (--array {job.spec.array})"
+        most = f"{limit:,} jobs of array {job.array} may run at the same time (--array {job.spec.array})"
+        return f"{most}, and as many run or come before it"
 
     def _waits_for(self, job: Job) -> str:
         open_ones = self._before.open_ones(job)

@@ -67,7 +67,8 @@ class TenantLimits:
         """Why jobs of a tenant are held back, for its users."""
         limits = self.tenants.of(tenant)
         if hold is Hold.MAX_RUNNING:
-            return f"tenant {tenant!r} runs {limits.max_running:,} jobs, the most at the same time (max_running)"
+            most = f"tenant {tenant!r} may run {limits.max_running:,} jobs at the same time (max_running)"
+            return f"{most}, and as many run or come before it"
         used = self.checkpoint_bytes().get(tenant, 0) / _GB
         return (
             f"checkpoints of tenant {tenant!r} take {used:,.4g} GB, above its {limits.max_checkpoint_gb:,.4g} GB "

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,17 +32,35 @@ def stamp(path: Path) -> Stamp | None:
     return state.st_mtime_ns, state.st_size, state.st_ino
 
 
-def write_whole(path: Path, content: bytes, mode: int) -> None:
+def write_whole(
+    path: Path, content: bytes, mode: int, *, for_owner_of_folder: bool = False
+) -> None:
     """Replace a file in one piece, on the disk before anybody hears of it.
 
-    A key or token that is lost cannot be made again.
+    A key or token that is lost cannot be made again. What root writes again stays with whom it
+    belonged, so that a service which is not root goes on reading it; what root begins is root's, or
+    `for_owner_of_folder`.
     """
+    owner = _owner_for_root(path)
+    if owner is None and for_owner_of_folder:
+        owner = _owner_for_root(path.parent)
     try:
-        files.write_bytes(path, content, mode=mode, durable=True)
+        files.write_bytes(path, content, mode=mode, durable=True, owner=owner)
     except OSError as error:
         raise OutputError(
             f"cannot write {path}: {error.strerror}; nothing was changed there"
         ) from error
+
+
+def _owner_for_root(path: Path) -> tuple[int, int] | None:
+    """User and group of what is there; None for who cannot give files away, or if nothing is."""
+    if os.geteuid() != 0:
+        return None
+    try:
+        there = path.lstat()
+    except FileNotFoundError:
+        return None
+    return there.st_uid, there.st_gid
 
 
 @contextlib.contextmanager
@@ -53,6 +72,9 @@ def changing(path: Path) -> Iterator[None]:
     except OSError as error:
         raise OutputError(f"cannot change {path}: {error.strerror}") from error
     with lock:
+        owner = _owner_for_root(path.parent)
+        if owner is not None:  # who has to lock it, too
+            os.fchown(lock.fileno(), *owner)
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

@@ -174,7 +174,10 @@ class TokenFile:
                 "tokens": [dataclasses.asdict(r) for r in records.values()],
             }
             text = json.dumps(document, indent=1) + "\n"
-            secret_files.write_whole(self._path, text.encode(), secret_files.PRIVATE)
+            content = text.encode()
+            secret_files.write_whole(
+                self._path, content, secret_files.PRIVATE, for_owner_of_folder=True
+            )
 
 
 def _record(entry: Mapping[str, object]) -> TokenRecord:

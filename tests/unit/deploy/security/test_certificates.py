@@ -1,4 +1,5 @@
 import datetime as dt
+import os
 import stat
 import subprocess
 import sys
@@ -83,6 +84,20 @@ def test_renewal_keeps_holder_and_hosts_and_only_touches_what_ends_soon(folder):
     assert load_bundle(folder, Role.CLIENT, "soon", NOW + YEAR - dt.timedelta(days=1))
     assert len(certs.renew(folder, NOW, within_days=400)) == 4
     assert tuple(certs.hosts_of(read_certificate(folder / "scheduler.pem"))) == HOSTS
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root writes files for others")
+def test_a_key_that_root_renews_stays_with_the_service_that_reads_it(folder):
+    before = {}
+    os.chown(folder, 4711, 4712)
+    for path in folder.iterdir():
+        before[path.name] = (0, 0) if path.name == "ca.key" else (4711, 4712)
+        os.chown(path, *before[path.name])
+
+    certs.renew(folder, NOW, within_days=400)
+
+    after = {path.name: (path.stat().st_uid, path.stat().st_gid) for path in folder.iterdir()}
+    assert {name: after[name] for name in before} == before
 
 
 def test_a_certificate_does_not_outlive_its_authority(folder):

@@ -1,5 +1,6 @@
 import json
 import logging
+import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
 
@@ -154,3 +155,17 @@ def test_tokens_made_at_the_same_time_are_all_kept(path):
 def test_a_token_can_be_told_from_other_text(path):
     assert looks_like_a_token(TokenFile(path).add("vision")[1])
     assert not looks_like_a_token("hunter2")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root writes files for others")
+def test_tokens_that_root_makes_are_read_by_the_service_whose_folder_it_is(tmp_path):
+    folder = tmp_path / "certs"
+    folder.mkdir(mode=0o700)
+    os.chown(folder, 4711, 4712)
+
+    for _ in range(2):
+        TokenFile(folder / "tokens.json").add("vision")
+
+    owners = {path.name: (path.stat().st_uid, path.stat().st_gid) for path in folder.iterdir()}
+    assert owners == {"tokens.json": (4711, 4712), ".tokens.json.lock": (4711, 4712)}
+    assert stat.S_IMODE((folder / "tokens.json").stat().st_mode) == 0o600

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rota.core.trees import remove_tree
 from rota.data import report
 from rota.data.report import DataReport
 from rota.deploy.clocks import machine_s
@@ -146,7 +146,7 @@ class CellRunner:
             return self._record(watch, reason)
         finally:
             await self._end(task)
-            shutil.rmtree(data_folder, ignore_errors=True)
+            remove_tree(data_folder)
 
     def _spec(self, cell: Cell, task: TaskId, data_folder: Path) -> TaskSpec:
         job = self._job

@@ -55,7 +55,7 @@ def publish(environ: Mapping[str, str], cache: FixedSetCache, cache_bytes: int) 
         "cached_bytes": cache.cached_bytes,
         "cached_items": cache.places,
     }
-    segment = segments.in_file(Path(folder) / f"{name}.counters", TABLE_BYTES)
+    segment = segments.in_file(Path(folder) / f"{name}.counters", TABLE_BYTES, reserved=TABLE_BYTES)
     files.write_text(Path(folder) / f"{name}.json", json.dumps(facts), durable=False)
     return segment
 

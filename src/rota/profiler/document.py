@@ -89,6 +89,7 @@ def _known(stages: Stages, records: Sequence[RunRecord], cell: Cell, plan: Plan)
     """Origin, steps/s, error and reason of a cell."""
     of_cell = [record for record in records if alike(stages, record.cell, cell)]
     failed = [record for record in of_cell if record.outcome == RUN_FAILED]
+    failed += [record for record in records if record.needs_more_than(cell)]
     if failed and not any(record.usable for record in of_cell):
         return FAILED, math.nan, math.nan, failed[-1].reason
     found = predict(stages, records, cell)

@@ -24,7 +24,17 @@ from rota.deploy.worker.status import ExitReason, Phase, Status
 from rota.deploy.worker.tasks import Lease
 from rota.emulate.priority import realtime
 from rota.profiler.blocks import Block, Estimate, Tick, after_start, best_pace, blocks_of, estimate, hopeless
-from rota.profiler.cell import CONTAMINATED, FAILED, MEASURED, WIDE, Cell, DataSide, JobToProfile, RunRecord
+from rota.profiler.cell import (
+    CONTAMINATED,
+    FAILED,
+    MEASURED,
+    OUT_OF_MEMORY,
+    WIDE,
+    Cell,
+    DataSide,
+    JobToProfile,
+    RunRecord,
+)
 from rota.profiler.environment import variables
 from rota.profiler.steps import OutputSteps, StepCount, compiled, of_rank
 from rota.profiler.usage import UsageReader
@@ -368,7 +378,7 @@ def _exit(status: Status) -> str:
     if end is None:
         return "it ended"
     if end.reason is ExitReason.OUT_OF_MEMORY:
-        return "out of memory: the kernel ended it at its memory limit"
+        return f"{OUT_OF_MEMORY}: the kernel ended it at its memory limit"
     if end.reason is ExitReason.COMPLETED:
         return "it ended by itself"
     if end.detail:

@@ -112,20 +112,33 @@ def test_a_cell_that_others_disturbed_is_tried_three_times():
     assert len(records) == 3
 
 
-def test_a_cell_that_fails_is_marked_and_the_rest_goes_on():
+def profiled_with_failure(reason):
+    """The profile of a job that fails with the least memory, and the runs behind it."""
     plan = Plan(cpu_axis=cpu_axis(2), memory_gb=4.0)
     records = []
     while (wanted := next_run(plan, records)) is not None:
-        failed = {"outcome": FAILED, "rate": 0.0, "reason": "out of memory"} if wanted.why == "least memory" else {}
+        failed = {"outcome": FAILED, "rate": 0.0, "reason": reason} if wanted.why == "least memory" else {}
         records.append(run_of(HEAVY, wanted.cell, check=wanted.expected, **failed))
-
     job = JobToProfile(name="j", argv=("python", "x.py"), cpus=2, memory_gb=4.0)
-    model = document(job, plan, records, Where(type="cpu", machine="m")).models[0]
+    return document(job, plan, records, Where(type="cpu", machine="m")).models[0], records
+
+
+def test_a_cell_that_fails_is_marked_and_the_rest_goes_on():
+    model, _ = profiled_with_failure("it failed with exit code 1")
 
     assert model.cells.count("failed") == 1
-    assert model.cells.reasons[-1][0] == "out of memory"
+    assert model.cells.reasons[-1][0] == "it failed with exit code 1"
     assert math.isnan(model.rates[-1, 0])
     assert np.isfinite(model.rates[-1, 1:]).all()
+
+
+def test_what_does_not_fit_into_memory_does_not_fit_with_fewer_cpus_either():
+    model, records = profiled_with_failure("out of memory: the kernel ended it at its memory limit")
+
+    assert [row[0] for row in model.cells.origin] == ["failed"] * len(model.cpus)
+    assert np.isnan(model.rates[:, 0]).all()
+    assert np.isfinite(model.rates[:, 1:]).all()
+    assert sum(record.cell.memory_gb == model.memory_gb[0] for record in records) == 1
 
 
 def test_a_script_that_reads_by_itself_is_told_from_one_with_workers():

@@ -152,7 +152,8 @@ def restaged(model: Model, stages: Stages, origin: str) -> Model:
     """A profiled model with other parameters of its pipeline: every cell is computed anew.
 
     What was measured beside what the old parameters say (the residual of a cell) is kept where the
-    same stage holds the job up as before.
+    same stage holds the job up as before. Where another one does, it is at least as fast as what was
+    measured, which went through all of them; so nothing faster makes a job slower.
     """
     table = model.sensitivity
     if table is None or model.stages is None:
@@ -160,8 +161,10 @@ def restaged(model: Model, stages: Stages, origin: str) -> Model:
     at = (table.cpus[:, None], table.memory_gb[None, :])
     before = model.stages.rate(*at)
     same = np.argmin(model.stages.bounds(*at), axis=0) == np.argmin(stages.bounds(*at), axis=0)
-    residual = np.where(same, table.speed / model.step_s / before, 1.0)
-    rates = np.where(np.isnan(table.speed), np.nan, stages.rate(*at) * residual)
+    measured = table.speed / model.step_s
+    changed = stages.rate(*at)
+    rates = changed * np.where(same, measured / before, 1.0)
+    rates = np.where(changed >= before, np.maximum(rates, measured), np.minimum(rates, measured))
     notes = model.cells.all_as(origin) if model.cells is not None else None
     return Model(
         step_s=1 / float(np.nanmax(rates)),

@@ -130,6 +130,26 @@ def test_a_type_given_by_a_ratio_reads_from_the_storage_of_its_servers(tmp_path,
     )
 
 
+@pytest.mark.parametrize("seed", range(12, 17))
+def test_nothing_faster_makes_a_job_slower_whatever_was_measured_beside_the_formula(tmp_path, seed):
+    rates = STAGES.rate(np.array([0.25, 0.5, 1.0])[:, None], np.array([0.5, 4.0, 14.0])[None, :])
+    rates = rates * np.exp(0.05 * np.random.default_rng(seed).standard_normal(rates.shape))
+    more = '[[ratio]]\nprofile = "r18"\ntype = "a100"\nof = "v100"\nratio = 1.02\n'
+    models = profiles.load(written(tmp_path / "r18.toml", a_model(rates=rates), more=more)).models
+    measured = models["r18", 1, "v100"]
+
+    faster = [models["r18", 1, "a100"], measured.with_storage(105.0)]
+    slower = measured.with_storage(95.0)
+
+    for model in faster:
+        assert (speeds(model) >= speeds(measured) * (1 - 1e-9)).all()
+    assert (speeds(slower) <= speeds(measured) * (1 + 1e-9)).all()
+
+
+def speeds(model):
+    return model.sensitivity.speed / model.step_s
+
+
 def test_a_ratio_also_multiplies_rates_of_a_base(tmp_path):
     path = tmp_path / "more.toml"
     path.write_text(

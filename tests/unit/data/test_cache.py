@@ -395,6 +395,12 @@ def test_bad_input_is_refused_with_what_to_do(tmp_path):
         CachedDataset([b"a"], sizes=[1, 1])
     with pytest.raises(ConfigError, match="share=0"):
         CachedDataset([b"a"], sizes=1, share=0)
+    for speed in (0, -1.0, float("nan")):
+        with pytest.raises(ConfigError, match="bytes_per_s="):
+            CachedDataset([b"a"], sizes=1, bytes_per_s=speed)
+    for reserve in (-1, float("nan")):
+        with pytest.raises(ConfigError, match="reserve_gb="):
+            CachedDataset([b"a"], sizes=1, reserve_gb=reserve)
     with pytest.raises(ConfigError, match="ROTA_DATA_CACHE_GB='lots'"):
         CachedDataset([b"a"], sizes=1, environ={"ROTA_DATA_CACHE_GB": "lots"})
     with pytest.raises(ConfigError, match="there is no such folder"):

@@ -125,10 +125,22 @@ def test_an_agent_that_leaves_takes_along_what_nobody_uses(tmp_path, clock):
     kept = folders(tmp_path, clock)
     fill(kept, 1, 10)
     kept.left(1, over=False)
+    fill(kept, 2, 10)  # it has ended, and nobody has said so
 
-    kept.close()
+    kept.close(running=())
 
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_agent_that_leaves_lets_jobs_that_still_run_keep_theirs(tmp_path, clock):
+    kept = folders(tmp_path, clock)
+    fill(kept, 1, 10)
+    folder = fill(kept, 2, 10)
+
+    kept.close(running=[2])
+
+    assert [path.name for path in kept._jobs.iterdir()] == ["2"]
+    assert list(Path(folder).iterdir())
 
 
 def test_folders_are_for_their_user_alone_and_tenants_have_different_ones(tmp_path, clock):
@@ -213,7 +225,7 @@ def test_without_memory_to_keep_things_in_jobs_are_told_of_none(tmp_path, clock)
 
     assert kept.prepare(1, "a", None).environment == {}
     kept.left(1, over=False)
-    kept.close()
+    kept.close(running=())
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")

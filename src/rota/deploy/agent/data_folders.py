@@ -13,7 +13,7 @@ import hashlib
 import logging
 import os
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -81,8 +81,7 @@ class DataFolders:
             self._take()
             for path in self._jobs.glob(f"{_REMOVED}*"):
                 self._removing.submit(remove_tree, path)
-            jobs = {int(path.name) for path in self._jobs.glob("*") if path.name.isdecimal()}
-            self._idle_since = dict.fromkeys(jobs - set(running), self._clock())
+            self._idle_since = dict.fromkeys(self._found() - set(running), self._clock())
 
     def prepare(self, job: int, tenant: str, user: JobUser | None) -> JobFolders:
         """Make the folders of a job that is about to run. Without room or memory for that there are none."""
@@ -138,9 +137,9 @@ class DataFolders:
             del held[job]
             self._remove(job)
 
-    def close(self) -> None:
+    def close(self, running: Collection[int]) -> None:
         """The agent leaves: what is kept for jobs that do not run goes; those that run keep theirs."""
-        for job in list(self._idle_since):
+        for job in self._found() - set(running):
             self._remove(job)
         self._removing.shutdown()
         if self._lock is None:
@@ -148,6 +147,10 @@ class DataFolders:
         _remove_empty(self._root)
         os.close(self._lock)
         self._lock = None
+
+    def _found(self) -> set[int]:
+        """Jobs that have a folder."""
+        return {int(path.name) for path in self._jobs.glob("*") if path.name.isdecimal()}
 
     @property
     def _jobs(self) -> Path:

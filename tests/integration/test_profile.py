@@ -161,6 +161,10 @@ def test_a_script_that_writes_to_a_full_disk_is_shown_with_its_error(here, capsy
         (["--check", "missing.toml"], "missing.toml"),
         (["--job-name", "a/b"], "--job-name 'a/b'"),
         (["-o", "no/such/folder/j.toml"], "no/such/folder"),
+        (["-o", "j.json"], "'j.json' does not end in .toml"),
+        (["--cpu", "nan"], "'--cpu': nan"),
+        (["--cpu", "-1"], "'--cpu': -1.0"),
+        (["--memory", "-inf"], "'--memory': -inf"),
     ],
 )
 def test_what_cannot_be_honoured_is_refused_by_its_name(here, capsys, words, said):

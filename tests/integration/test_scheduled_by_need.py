@@ -109,6 +109,6 @@ def test_the_way_from_a_script_to_a_job_that_is_scheduled_by_need_can_be_typed(t
     model = profiles.load(tmp_path / "mine.toml").models["mine", 1, "cpu"]
     assert model.stages.data_gb is not None
     same, need = finished(tmp_path / "same.csv"), finished(tmp_path / "need.csv")
-    assert sum(need.values()) < 1.001 * sum(same.values())  # how much it is worth, two short runs do not tell
+    assert sum(need.values()) < 0.9 * sum(same.values())  # how much it is worth, two short runs do not tell exactly
     assert "light" in typist.answer
     assert "finished" in typist.answer

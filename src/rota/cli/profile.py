@@ -25,6 +25,9 @@ Examples:
 """
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,80}")
 FAILED = 1
+_LEAST = 0.001
+_MOST = 1e9
+"""Of CPUs, GB and MB/s."""
 
 
 def amounts(_ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[float, ...]:
@@ -37,17 +40,31 @@ def amounts(_ctx: click.Context, param: click.Parameter, value: str | None) -> t
             found.append(float(part))
         except ValueError:
             found.append(-1.0)
-        if not 0 < found[-1] < 1e9:
-            raise click.BadParameter(f"{part.strip()!r} in {value!r} is not an amount above 0", param=param)
+        if not _LEAST <= found[-1] <= _MOST:
+            raise click.BadParameter(f"{part.strip()!r} in {value!r} is not an amount from {_LEAST:g} on", param=param)
     return tuple(found)
+
+
+def amount(_ctx: click.Context, param: click.Parameter, value: float) -> float:
+    """Callback for one of them, or 0."""
+    if not 0 <= value <= _MOST or 0 < value < _LEAST:
+        raise click.BadParameter(f"{value!r} is not an amount from {_LEAST:g} on, or 0", param=param)
+    return value
 
 
 @click.command("profile", epilog=EXAMPLES, context_settings={"ignore_unknown_options": False})
 @click.argument("command_line", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...")
 @click.option("--job-name", "name", metavar="NAME", help="Name of the profile, and of the file NAME.toml.")
-@click.option("--cpu", "cpus", type=float, default=0.0, help="CPUs that the job gets at most (0: all of the machine).")
 @click.option(
-    "--memory", "memory_gb", type=float, default=0.0, help="Memory in GB (10^9 bytes) at most (0: half of the machine)."
+    "--cpu", "cpus", type=float, default=0.0, callback=amount, help="CPUs that the job gets at most (0: all)."
+)
+@click.option(
+    "--memory",
+    "memory_gb",
+    type=float,
+    default=0.0,
+    callback=amount,
+    help="Memory in GB (10^9 bytes) at most (0: half of the machine).",
 )
 @click.option("--num-gpus", "gpus", type=click.IntRange(1, 1024), default=1, show_default=True, help="GPUs of the job.")
 @click.option(
@@ -124,6 +141,8 @@ def command(command_line: tuple[str, ...], *, as_json: bool, check: str | None, 
     if not name:
         raise click.UsageError("give --job-name NAME: the profile is written to NAME.toml")
     output = Path(options["output"] or f"{name}.toml")
+    if output.suffix != ".toml":
+        raise click.UsageError(f"-o {str(output)!r} does not end in .toml, and profiles are written as TOML")
     job = _job(options, command_line)
     axis = _axis(options["cpu_axis"], job.cpus)
     return profile_job(

@@ -86,10 +86,12 @@ class RunProgress:
 
 def outcome(record: RunRecord) -> str:
     """How a run came out, in words."""
+    from rota.profiler.blocks import WIDE
+
     if not record.usable:
         return f"{record.outcome}: {record.reason}"
     speed = f"{record.rate:.4g} steps/s +-{100 * record.half_width:.1f} %"
-    word = "" if record.outcome == "measured" else f" ({record.outcome})"
+    word = "" if record.outcome == "measured" else " (wide)" if record.half_width > WIDE else " (few blocks)"
     checked = ""
     if record.check is not None:
         checked = f", predicted {record.check:.4g} ({100 * (record.check / record.rate - 1):+.1f} %)"

@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
+import numpy as np
 
 from rota.cli.tables import show_pairs, show_table, width
+from rota.core.control_characters import visible
 
 if TYPE_CHECKING:
     from rota.profiles.models import Model
@@ -38,7 +40,7 @@ def show_model(title: str, model: Model) -> None:
     labels = [f"{cpus:.3g}" for cpus in table.cpus]
     rows = [(label, *row) for label, row in zip(labels, texts, strict=True)]
     if sys.stdout.isatty():
-        _show_heat(title, header, rows, rates / float(table.speed.max() / model.step_s))
+        _show_heat(visible(title), header, rows, rates / np.nanmax(rates))
     else:
         show_table(title, header, rows, numbers=len(header))
     click.echo(LEGEND)
@@ -59,7 +61,7 @@ def _reasons(model: Model) -> list[str]:
     if table is None or model.cells is None or not model.cells.reasons:
         return []
     return [
-        f"failed with {table.cpus[row]:g} CPUs, {table.memory_gb[column]:.3g} GB: {reason}"
+        visible(f"failed with {table.cpus[row]:g} CPUs, {table.memory_gb[column]:.3g} GB: {reason}")
         for row, reasons in enumerate(model.cells.reasons)
         for column, reason in enumerate(reasons)
         if reason

@@ -61,6 +61,8 @@ def show_table(
     first, and then texts are cut off.
     """
     right_aligned = range(len(header) - numbers, len(header)) if isinstance(numbers, int) else numbers
+    title = None if title is None else visible(title)
+    header = [visible(name) for name in header]
     rows = [[visible(cell) for cell in row] for row in rows]
     if not sys.stdout.isatty():
         _print_plain(title, [header, *rows], right_aligned)

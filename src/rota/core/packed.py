@@ -44,6 +44,16 @@ def read_bytes(path: str | Path) -> bytes:
     return _unpacked(data, str(path)) if data.startswith(MAGIC) else data
 
 
+def read_small(path: str | Path) -> bytes:
+    """The same for a file that is read whole and then parsed: the limit also holds for one that is not compressed."""
+    most = most_bytes()
+    with Path(path).open("rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise _too_much(str(path), most, "")
+    return _unpacked(data, str(path)) if data.startswith(MAGIC) else data
+
+
 def unpacked_zlib(data: bytes, what: str) -> bytes:
     """What was compressed with zlib. Raises zlib.error, and ConfigError if it holds too much."""
     most = most_bytes()
@@ -111,8 +121,8 @@ def _unpacked(data: bytes, what: str) -> bytes:
     return b"".join(pieces)
 
 
-def _too_much(what: str, most: int) -> ConfigError:
+def _too_much(what: str, most: int, when: str = " when it is unpacked") -> ConfigError:
     return ConfigError(
-        f"{what} holds more than {most / 1e6:,.0f} MB when it is unpacked; if that is meant, allow more with "
+        f"{what} holds more than {most / 1e6:,.0f} MB{when}; if that is meant, allow more with "
         f"`rota --max-unpacked-mb MB ...` or {VARIABLE}"
     )

@@ -85,6 +85,10 @@ class CacheLayout:
         """How many places of the permutation fit into so many bytes."""
         return bisect_right(self.ends, cache_bytes)
 
+    def mapped_bytes(self, cache_bytes: int) -> int:
+        """Of the segment, as far as a cache of so many bytes reaches."""
+        return self.data_at + max(self.bytes_of(self.fitting(cache_bytes)), 1)
+
     def bytes_of(self, places: int) -> int:
         """Bytes of the first places."""
         return self.ends[places - 1] if places else 0
@@ -106,18 +110,30 @@ class FixedSetCache:
         """A cache of at most `cache_bytes`.
 
         In a folder that somebody keeps, or for a group of processes of this user, or for this
-        process and its workers alone.
+        process and its workers alone. A folder without room for a beginning makes a cache of nothing.
         """
-        size = layout.segment_bytes
-        mapped = layout.data_at + max(layout.bytes_of(layout.fitting(cache_bytes)), 1)
         if folder is not None:
-            path = folder / f"{FILE_PREFIX}{layout.fingerprint}"
-            segment = segments.in_file(path, size, mapped=mapped)
-        elif group:
+            try:
+                return cls._in_folder(layout, cache_bytes, folder)
+            except OSError as error:
+                log.warning("no cache can be made in %s, so every item is read each time: %s", folder, error)
+                cache_bytes = 0
+        size = layout.segment_bytes
+        mapped = layout.mapped_bytes(cache_bytes)
+        if group:
             name = hashlib.blake2b(f"{group}\0{layout.fingerprint}".encode(), digest_size=12).hexdigest()
             segment = segments.published(segments.user_folder(), f"cache-{name}", size, mapped=mapped)
         else:
             segment = segments.private("cache", size, mapped=mapped)
+        cache = cls(layout, segment)
+        cache.resize(cache_bytes)
+        return cache
+
+    @classmethod
+    def _in_folder(cls, layout: CacheLayout, cache_bytes: int, folder: Path) -> FixedSetCache:
+        path = folder / f"{FILE_PREFIX}{layout.fingerprint}"
+        mapped = layout.mapped_bytes(cache_bytes)
+        segment = segments.in_file(path, layout.segment_bytes, mapped=mapped, reserved=layout.data_at)
         cache = cls(layout, segment)
         cache.resize(cache_bytes)
         return cache
@@ -214,7 +230,8 @@ class FixedSetCache:
 
 def remove_stale(folder: Path, attempt: int) -> None:
     """Remove caches that the last attempt here did not use any more, from the folder of a job."""
-    found = {path: _last_attempt(path) for path in folder.glob(f"{FILE_PREFIX}*")}
+    caches = (path for path in folder.glob(f"{FILE_PREFIX}*") if path.is_file() and not path.is_symlink())
+    found = {path: _last_attempt(path) for path in caches}
     newest = max((used for used in found.values() if used < attempt), default=0)
     for path, used in found.items():
         if used < newest:

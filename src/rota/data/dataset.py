@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -45,6 +46,10 @@ class CachedDataset:
             raise ConfigError(f"share={share}: the part of the cache's memory for this data set, above 0 and up to 1.")
         if cache_bytes is not None and cache_bytes < 0:
             raise ConfigError(f"cache_bytes={cache_bytes}: expected 0 or more.")
+        if bytes_per_s is not None and not 0 < bytes_per_s < math.inf:
+            raise ConfigError(f"bytes_per_s={bytes_per_s}: expected bytes per second above 0, or None for no limit.")
+        if reserve_gb is not None and not 0 <= reserve_gb < math.inf:
+            raise ConfigError(f"reserve_gb={reserve_gb}: expected GB, 0 or more.")
         self.source = source
         self._decode = decode
         layout = CacheLayout.of(sizes_of(source, sizes), seed, getattr(source, "fingerprint", ""))

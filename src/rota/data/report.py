@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from rota.core import files
+from rota.core.errors import ConfigError
 from rota.data import segments
 from rota.data.counters import TABLE_BYTES, Counters, CounterTable
 from rota.data.segments import Segment
@@ -54,14 +55,14 @@ def publish(environ: Mapping[str, str], cache: FixedSetCache, cache_bytes: int) 
         "cached_bytes": cache.cached_bytes,
         "cached_items": cache.places,
     }
-    segment = segments.in_file(Path(folder) / f"{name}.counters", TABLE_BYTES)
+    segment = segments.in_file(Path(folder) / f"{name}.counters", TABLE_BYTES, reserved=TABLE_BYTES)
     files.write_text(Path(folder) / f"{name}.json", json.dumps(facts), durable=False)
     return segment
 
 
 def read(folder: Path) -> DataReport | None:
     """What the data sets of a job have told so far; None if there are none."""
-    parts = [_read(path) for path in sorted(folder.glob("*.json"))]
+    parts = [_readable(path) for path in sorted(folder.glob("*.json")) if path.is_file()]
     if not parts:
         return None
     return DataReport(
@@ -75,17 +76,25 @@ def read(folder: Path) -> DataReport | None:
     )
 
 
+def _readable(path: Path) -> DataReport:
+    try:
+        return _read(path)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        fix = "let nothing but rota.data write to the folder that it names"
+        raise ConfigError(f"{path} is no report of a data set ({error!r}), see {FOLDER}; {fix}") from None
+
+
 def _read(path: Path) -> DataReport:
     facts = json.loads(path.read_text(encoding="utf-8"))
     table = CounterTable(segments.in_file(path.with_suffix(".counters"), TABLE_BYTES))
     rows = table.by_process()
     busy = [pid for pid, counts in rows.items() if pid != facts["pid"] and counts.hits + counts.misses]
     return DataReport(
-        items=facts["items"],
-        data_bytes=facts["data_bytes"],
-        cache_bytes=facts["cache_bytes"],
-        cached_bytes=facts["cached_bytes"],
-        cached_items=facts["cached_items"],
+        items=int(facts["items"]),
+        data_bytes=int(facts["data_bytes"]),
+        cache_bytes=int(facts["cache_bytes"]),
+        cached_bytes=int(facts["cached_bytes"]),
+        cached_items=int(facts["cached_items"]),
         workers=len(busy),
         counters=table.total(),
     )

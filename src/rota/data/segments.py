@@ -70,16 +70,26 @@ def private(name: str, size: int, *, mapped: int | None = None) -> Segment:
     return Segment(handle, "", mapped=size if mapped is None else mapped)
 
 
-def in_file(path: Path, size: int, *, mapped: int | None = None) -> Segment:
-    """A segment in a file of a folder of ours, made if it is not there."""
+def in_file(path: Path, size: int, *, mapped: int | None = None, reserved: int = 0) -> Segment:
+    """A segment in a file of a folder of ours, made if it is not there.
+
+    The first `reserved` bytes have memory from now on. OSError if there is none, where looking at
+    them would be a SIGBUS.
+    """
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         fcntl.flock(handle, fcntl.LOCK_SH)  # until the last process has closed it: it is in use
         if _same_file(handle, path):
             break
         os.close(handle)  # it was removed as unused while we waited
-    if os.fstat(handle).st_size < size:
-        os.ftruncate(handle, size)
+    try:
+        if os.fstat(handle).st_size < size:
+            os.ftruncate(handle, size)
+        if reserved:
+            os.posix_fallocate(handle, 0, reserved)
+    except OSError:
+        os.close(handle)
+        raise
     return Segment(handle, str(path), mapped=size if mapped is None else mapped)
 
 

@@ -13,12 +13,15 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import logging
 import os
 import struct
 from pathlib import Path
 
 from rota.data import segments
 from rota.data.segments import Segment
+
+log = logging.getLogger(__name__)
 
 _PAGE = 4096
 _ENTRY = struct.Struct("<QQ")
@@ -42,7 +45,7 @@ class StagingArea:
         name = "staging-" + hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
         size = _data_at(places) + places * item_bytes
         if folder is not None:
-            return cls(segments.in_file(folder / name, size), places, item_bytes)
+            return cls(_in_folder(folder / name, size, _data_at(places)), places, item_bytes)
         return cls(segments.published(segments.user_folder(), name, size), places, item_bytes)
 
     def newest(self, number: int) -> int:
@@ -91,6 +94,15 @@ class StagingArea:
 
     def _lock_of(self, number: int) -> int:
         return _FIRST_LOCK + number % self.places
+
+
+def _in_folder(path: Path, size: int, header_bytes: int) -> Segment:
+    """The segment of a group; without memory for it one that nobody else finds."""
+    try:
+        return segments.in_file(path, size, reserved=header_bytes)
+    except OSError as error:
+        log.warning("nothing can be shared in %s, so every job prepares for itself: %s", path.parent, error)
+        return segments.private("staging", size)
 
 
 def _data_at(places: int) -> int:

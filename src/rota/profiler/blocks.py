@@ -87,6 +87,8 @@ class Tick:
     at: float
     step: float
     usage: Usage = field(default_factory=Usage)
+    epoch: int = 0
+    """Between two epochs nobody knows how many steps were made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +148,7 @@ def blocks_of(ticks: Sequence[Tick], cpus: float, cpu_count: int, fastest: float
     found = []
     first = None
     for tick in ticks:
-        if first is None:
+        if first is None or tick.epoch != first.epoch:
             first = tick
         elif tick.at - first.at >= LEAST_S and tick.step - first.step >= LEAST_STEPS:
             found.append(_block(first, tick, cpus, cpu_count))

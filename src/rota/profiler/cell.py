@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -12,6 +13,8 @@ MEASURED = "measured"
 WIDE = "wide"
 CONTAMINATED = "contaminated"
 FAILED = "failed"
+OUT_OF_MEMORY = "out of memory"
+"""How the reason of a run begins that the kernel ended at its memory limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +83,29 @@ class RunRecord:
         """Whether its speed may be used."""
         return self.outcome in {MEASURED, WIDE} and self.rate > 0
 
+    def needs_more_than(self, cell: Cell) -> bool:
+        """Whether it ran out of memory, so that a cell with no more memory cannot be had either."""
+        memory = math.inf if self.cell.memory_gb is None else self.cell.memory_gb
+        return (
+            self.outcome == FAILED
+            and self.reason.startswith(OUT_OF_MEMORY)
+            and cell.memory_gb is not None
+            and cell.memory_gb <= memory
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         return asdict(self)
+
+    def _check(self) -> None:
+        """ValueError for what no run can be."""
+        if self.outcome not in {MEASURED, WIDE, CONTAMINATED, FAILED}:
+            raise ValueError(f"outcome {self.outcome!r}")
+        amounts = [self.rate, self.half_width, self.cpu_s, self.resident_gb, self.seconds, self.pace, self.check or 0.0]
+        if not all(0 <= amount < math.inf for amount in amounts):
+            raise ValueError("an amount is negative or no number")
+        if not 0 < self.cell.cpus < math.inf:
+            raise ValueError(f"{self.cell.cpus!r} CPUs")
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any], place: str) -> RunRecord:
@@ -93,10 +116,12 @@ class RunRecord:
             given["data"] = None if values.get("data") is None else DataSide(**values["data"])
             given["blocks"] = tuple(tuple(block) for block in values.get("blocks", ()))
             given["remarks"] = tuple(values.get("remarks", ()))
-            return cls(**given)
+            record = cls(**given)
+            record._check()
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             fix = "remove the file, or give --again, to begin anew"
             raise ConfigError(f"{place} is no run of a profiler ({error!r}); {fix}") from None
+        return record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

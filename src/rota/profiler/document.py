@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from rota.core.arrays import FloatArray
+from rota.profiler.blocks import ENOUGH_BLOCKS
+from rota.profiler.blocks import WIDE as WIDEST
 from rota.profiler.cell import CONTAMINATED, WIDE, Cell, JobToProfile, RunRecord
 from rota.profiler.cell import FAILED as RUN_FAILED
 from rota.profiler.fit import alike, per_gpu, predict, stages_of
@@ -89,6 +91,7 @@ def _known(stages: Stages, records: Sequence[RunRecord], cell: Cell, plan: Plan)
     """Origin, steps/s, error and reason of a cell."""
     of_cell = [record for record in records if alike(stages, record.cell, cell)]
     failed = [record for record in of_cell if record.outcome == RUN_FAILED]
+    failed += [record for record in records if record.needs_more_than(cell)]
     if failed and not any(record.usable for record in of_cell):
         return FAILED, math.nan, math.nan, failed[-1].reason
     found = predict(stages, records, cell)
@@ -107,8 +110,11 @@ def _remarks(job: JobToProfile, plan: Plan, records: Sequence[RunRecord], stages
         remarks.append("CPUs held it up in every run, so the speed of the device alone is not known: it is higher")
     if (drift := drift_of(plan, records)) > DRIFT:
         remarks.append(f"the reference cell drifted by {100 * drift:.0f} % between runs: something else changed")
-    if wide := [str(record.cell) for record in records if record.outcome == WIDE]:
-        remarks.append(f"intervals wider than 3 %: {' / '.join(wide)}")
+    unsettled = [record for record in records if record.outcome == WIDE]
+    if wide := [str(record.cell) for record in unsettled if record.half_width > WIDEST]:
+        remarks.append(f"intervals wider than {100 * WIDEST:g} %: {' / '.join(wide)}")
+    if short := [str(record.cell) for record in unsettled if record.half_width <= WIDEST]:
+        remarks.append(f"fewer than {ENOUGH_BLOCKS} blocks that tell something new each: {' / '.join(short)}")
     disturbed = {record.cell for record in records if record.outcome == CONTAMINATED}
     usable = {record.cell for record in records if record.usable}
     if lost := sorted(str(cell) for cell in disturbed - usable):

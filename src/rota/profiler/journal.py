@@ -15,6 +15,7 @@ from typing import Any
 
 from rota.core import files
 from rota.core.errors import ConfigError, OutputError
+from rota.core.parsing import parse_json_line
 from rota.profiler.blocks import MOST_SLOWED
 from rota.profiler.cell import CONTAMINATED, JobToProfile, RunRecord
 
@@ -44,6 +45,8 @@ class Journal:
         if not lines or lines[0].get("format") != FORMAT:
             fix = "give --again to begin anew"
             raise ConfigError(f"{path} is not a file of runs of this version of Rota; {fix}")
+        if len(lines) == 1:  # no run was over, so there is nothing to go on from
+            return cls.open(path, job, again=True)
         before = lines[0].get("job", {})
         if before != wanted:
             differing = sorted(key for key in wanted if before.get(key) != wanted[key])
@@ -112,7 +115,7 @@ def _lines(path: Path) -> list[dict[str, Any]]:
     lines = []
     for line in text.splitlines():
         try:
-            value = json.loads(line)
+            value = parse_json_line(line)
         except ValueError:
             continue
         if isinstance(value, dict):

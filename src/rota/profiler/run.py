@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rota.core.trees import remove_tree
 from rota.data import report
 from rota.data.report import DataReport
 from rota.deploy.clocks import machine_s
@@ -20,9 +20,10 @@ from rota.deploy.worker.endpoint import Endpoint
 from rota.deploy.worker.host import Host
 from rota.deploy.worker.ranks import AttemptId, Rank
 from rota.deploy.worker.spec import TaskId, TaskSpec, logs_of
-from rota.deploy.worker.status import ExitReason, Phase, Status
+from rota.deploy.worker.status import Phase
 from rota.deploy.worker.tasks import Lease
 from rota.emulate.priority import realtime
+from rota.profiler import endings
 from rota.profiler.blocks import Block, Estimate, Tick, after_start, best_pace, blocks_of, estimate, hopeless
 from rota.profiler.cell import CONTAMINATED, FAILED, MEASURED, WIDE, Cell, DataSide, JobToProfile, RunRecord
 from rota.profiler.environment import variables
@@ -146,7 +147,7 @@ class CellRunner:
             return self._record(watch, reason)
         finally:
             await self._end(task)
-            shutil.rmtree(data_folder, ignore_errors=True)
+            remove_tree(data_folder)
 
     def _spec(self, cell: Cell, task: TaskId, data_folder: Path) -> TaskSpec:
         job = self._job
@@ -202,7 +203,8 @@ class CellRunner:
             if watch.count.told != watch.told:
                 self._add_tick(watch, now)
             if self._host.ended(task):
-                return _why_ended(watch, self._host, task)
+                watch.output.poll()
+                return endings.why_ended(self._host.status(task), watch.output, watch.count)
             progress(watch.cell, watch.estimate, now - watch.began)
             if watch.estimate is not None and watch.estimate.settled and self._whole(watch):
                 return ""
@@ -212,7 +214,7 @@ class CellRunner:
     def _add_tick(self, watch: _Watch, now: float) -> None:
         watch.told = watch.count.told
         watch.last_news = now
-        watch.ticks.append(Tick(watch.count.at, watch.count.step, watch.usage.read()))
+        watch.ticks.append(Tick(watch.count.at, watch.count.step, watch.usage.read(), watch.count.epochs))
         if not watch.filled:
             watch.filled = _is_full(watch) or now - watch.began > self._rules.warm_up_s
             if watch.filled:
@@ -265,14 +267,14 @@ class CellRunner:
         dirty = sum(not block.clean for block in watch.blocks)
         if found is None or (found.blocks < 2 and reason):
             disturbed = dirty > 0 and dirty >= len(watch.blocks) / 4
-            why = _contamination(watch) if disturbed else reason or "too few steps to tell its speed"
+            why = endings.contamination(watch.blocks) if disturbed else reason or "too few steps to tell its speed"
             if why == "time is up":
-                why = f"only {watch.steps:g} steps in the time of a run; give it longer (--run-seconds)"
+                why = endings.too_few(watch.count, watch.steps)
             return RunRecord(**base, outcome=CONTAMINATED if disturbed else FAILED, reason=why)  # type: ignore[arg-type]
         outcome = MEASURED if found.settled else WIDE
         if not found.settled and dirty > len(watch.blocks) / 2:
             outcome = CONTAMINATED
-            reason = _contamination(watch)
+            reason = endings.contamination(watch.blocks)
         data = _data_side(watch)
         self.uses_data = self.uses_data or data is not None
         return RunRecord(
@@ -338,39 +340,3 @@ def _data_side(watch: _Watch) -> DataSide | None:
         data_gb=watch.data.data_bytes / 1e9,
         cache_gb=watch.data.cache_bytes / 1e9,
     )
-
-
-def _contamination(watch: _Watch) -> str:
-    worst = max(block.denied for block in watch.blocks)
-    stolen = max(block.stolen for block in watch.blocks)
-    slowed = max(block.slowed for block in watch.blocks)
-    return (
-        f"other programs took up to {100 * worst:.0f} % of its CPU time, the hypervisor {100 * stolen:.0f} %, and its "
-        f"CPUs were up to {100 * slowed:.0f} % slower than at their best; measure when the machine is idle"
-    )
-
-
-def _why_ended(watch: _Watch, host: Host, task: TaskId) -> str:
-    watch.output.poll()
-    status = host.status(task)
-    told = watch.output.last_error or watch.output.last_line
-    said = f"; its last line: {told[:200]!r}" if told else "; it printed nothing"
-    after = (status.ended_at or 0.0) - (status.started_at or 0.0)
-    how = f"after {watch.count.step:g} steps in {after:.1f} s"
-    ended_well = status.exit is not None and status.exit.reason is ExitReason.COMPLETED
-    if ended_well and not watch.count.step:
-        said += "; what it left running was ended with it: the command must stay until its job is done"
-    return f"{_exit(status)} {how}{said}"
-
-
-def _exit(status: Status) -> str:
-    end = status.exit
-    if end is None:
-        return "it ended"
-    if end.reason is ExitReason.OUT_OF_MEMORY:
-        return "out of memory: the kernel ended it at its memory limit"
-    if end.reason is ExitReason.COMPLETED:
-        return "it ended by itself"
-    if end.detail:
-        return f"it could not run or was ended ({end.detail})"
-    return f"it failed with exit code {end.code}" if end.code is not None else f"it was ended by signal {end.signal}"

@@ -124,7 +124,9 @@ def _check(plan: Plan, done: Sequence[RunRecord], known: set[Cell]) -> NextRun |
     open_cells = [
         cell
         for cell in grid(plan, stages)
-        if _varies(plan, stages, cell) and not any(alike(stages, cell, other) for other in known)
+        if _varies(plan, stages, cell)
+        and not any(alike(stages, cell, other) for other in known)
+        and not any(record.needs_more_than(cell) for record in done)
     ]
     if not open_cells:
         return None

@@ -7,8 +7,8 @@ import contextlib
 import fcntl
 import hashlib
 import os
-import shutil
 import signal
+import stat
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from rota.core.errors import ConfigError, OutputError
+from rota.core.trees import remove_tree
 from rota.deploy.worker import cgroups
 from rota.deploy.worker.host import Host
 from rota.deploy.worker.inventory import Machine, inspect
@@ -102,7 +103,7 @@ async def runner_of(job: JobToProfile, bench: Bench, folder: Path, rules: RunRul
     """What runs cells, with a folder of its own that is gone afterwards."""
     memory = _memory_folder(folder)
     try:
-        folder.mkdir(mode=0o700, exist_ok=True)
+        make_own_folder(folder)
         host = Host(folder / "work", bench.machine, bench.backend)
     except OSError as error:
         raise OutputError(f"cannot use {folder}: {error.strerror}; name another place with -o") from None
@@ -117,8 +118,8 @@ async def runner_of(job: JobToProfile, bench: Bench, folder: Path, rules: RunRul
                     yield runner
         finally:
             host.close()
-            shutil.rmtree(folder, ignore_errors=True)
-            shutil.rmtree(memory, ignore_errors=True)
+            remove_tree(folder)
+            remove_tree(memory)
 
 
 async def measure_all(plan: Plan, journal: Journal, runner: CellRunner, listener: Listener) -> None:
@@ -166,24 +167,38 @@ def _memory_folder(folder: Path) -> Path:
     _remove_abandoned(base)
     made = base / f"rota-profile-{os.geteuid()}-{name}"
     try:
-        made.mkdir(mode=0o700, exist_ok=True)
+        make_own_folder(made)
     except OSError as error:
         raise OutputError(f"cannot make {made}: {error.strerror}") from None
-    if made.is_symlink() or made.stat().st_uid != os.geteuid():
-        raise ConfigError(f"{made} belongs to somebody else; remove it")
     return made
+
+
+def make_own_folder(folder: Path) -> None:
+    """A folder of this user. ConfigError if something else is there."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if not _is_own_folder(folder):
+        raise ConfigError(f"{folder} belongs to somebody else; remove it")
 
 
 def _remove_abandoned(base: Path) -> None:
     """Folders of profilers that were killed: nobody holds their lock."""
-    for path in base.glob(f"rota-profile-{os.geteuid()}-*"):
+    for path in filter(_is_own_folder, base.glob(f"rota-profile-{os.geteuid()}-*")):
         with contextlib.suppress(OSError, ConfigError), _locked(path):
-            shutil.rmtree(path, ignore_errors=True)
+            remove_tree(path)
+
+
+def _is_own_folder(path: Path) -> bool:
+    """Anybody may make something with that name, such as a link to a folder where we would write."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
 
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

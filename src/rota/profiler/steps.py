@@ -15,6 +15,8 @@ from rota.deploy.worker.ranks import Rank
 GROUPS = ("step", "rate", "seconds")
 _PIECE = 1 << 20
 _LONGEST_LINE = 1 << 16
+_ANEW = 0.1
+"""Steps that are this part of the last ones, or less, are those of another epoch."""
 
 
 @dataclass(slots=True)
@@ -25,13 +27,21 @@ class StepCount:
     step: float = 0.0
     told: int = 0
     """How often something new was said."""
+    epochs: int = 0
+    """How often the steps began anew; nobody knows how many were made meanwhile."""
+    _said: float = 0.0
 
     def tell(self, at: float, step: float) -> None:
-        """Steps never go back."""
-        if step > self.step:
-            self.at = at
-            self.step = step
-            self.told += 1
+        """Steps go on, or begin anew; a little less than before is what somebody said late."""
+        if step > self._said:
+            self.step += step - self._said
+        elif self._said and step <= _ANEW * self._said:
+            self.epochs += 1
+        else:
+            return
+        self._said = step
+        self.at = at
+        self.told += 1
 
 
 def of_rank(count: StepCount, rank: Rank) -> None:

@@ -51,8 +51,9 @@ class CellNotes:
         return CellNotes(origin=rows, error=np.full(self.error.shape, math.nan), reasons=self.reasons)
 
 
-def read_cells(entry: Mapping[str, Any], shape: tuple[int, ...], place: str) -> CellNotes | None:
-    """The notes of a model; None where the file has none."""
+def read_cells(entry: Mapping[str, Any], speed: FloatArray, place: str) -> CellNotes | None:
+    """The notes of a model with this table of speeds; None where the file has none."""
+    shape = speed.shape
     given = [name for name in KEYS if name in entry]
     if not given:
         return None
@@ -62,6 +63,9 @@ def read_cells(entry: Mapping[str, Any], shape: tuple[int, ...], place: str) -> 
     for cell in (cell for row in origin for cell in row):
         if cell not in CELL_ORIGINS:
             raise UnknownName(f"origin in {place}:", str(cell), CELL_ORIGINS)
+    if (np.isnan(speed) != (np.array(origin) == FAILED)).any():
+        what = f"{place}: a cell of speed is nan and its origin not {FAILED!r}, or the other way round"
+        raise ConfigError(f"{what}; profile it again, or leave out origin and error")
     errors = _rows(entry, "error", shape, place) if "error" in entry else np.full(shape, math.nan).tolist()
     reasons = _rows(entry, "reasons", shape, place) if "reasons" in entry else ()
     return CellNotes(

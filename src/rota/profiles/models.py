@@ -46,6 +46,8 @@ ModelKey: TypeAlias = tuple[str, int | None, str]
 Entry: TypeAlias = Mapping[str, Any]
 
 AXES = ("cpu_axis", "memory_axis")
+MOST = 1e12
+"""CPUs or GB. Beyond it, speeds and products of them are too large or too small for a float."""
 NOTHING_GAINED = 0.01
 """A profiled job wants no CPUs and no memory for less than this part of its speed."""
 DEMANDS = ("cpus", "memory_gb", "speedup")
@@ -115,6 +117,10 @@ def _model(entry: Entry, axes: Entry, place: str, profile: str, base: Model | No
         speed = known.speed
     if "relative_to" in entry:
         speed = _rebased(entry["relative_to"], cpus, memory, speed, place)
+    if not (speed > 0).any():
+        raise ConfigError(f"{place}: no cell of speed is above 0; give the speeds that were measured, or no model")
+    if stages is not None and not cpus[0] > 0:
+        raise ConfigError(f"{place}: cpu_axis begins with 0 CPUs, with which no pipeline runs; begin above it")
     ideal_memory_gb = _positive(entry, "memory_gb", place, known.ideal_memory_gb if known else None)
     model = Model(
         step_s=step_s,
@@ -127,7 +133,7 @@ def _model(entry: Entry, axes: Entry, place: str, profile: str, base: Model | No
             ideal_memory_gb=ideal_memory_gb,
             speedup=_positive(entry, "speedup", place, known.speedup if known else None),
         ),
-        cells=read_cells(entry, speed.shape, place),
+        cells=read_cells(entry, speed, place),
         stages=stages,
     )
     reads = stages is not None and stages.step_mb > 0
@@ -146,7 +152,8 @@ def restaged(model: Model, stages: Stages, origin: str) -> Model:
     """A profiled model with other parameters of its pipeline: every cell is computed anew.
 
     What was measured beside what the old parameters say (the residual of a cell) is kept where the
-    same stage holds the job up as before.
+    same stage holds the job up as before. Where another one does, it is at least as fast as what was
+    measured, which went through all of them; so nothing faster makes a job slower.
     """
     table = model.sensitivity
     if table is None or model.stages is None:
@@ -154,8 +161,10 @@ def restaged(model: Model, stages: Stages, origin: str) -> Model:
     at = (table.cpus[:, None], table.memory_gb[None, :])
     before = model.stages.rate(*at)
     same = np.argmin(model.stages.bounds(*at), axis=0) == np.argmin(stages.bounds(*at), axis=0)
-    residual = np.where(same, table.speed / model.step_s / before, 1.0)
-    rates = np.where(np.isnan(table.speed), np.nan, stages.rate(*at) * residual)
+    measured = table.speed / model.step_s
+    changed = stages.rate(*at)
+    rates = changed * np.where(same, measured / before, 1.0)
+    rates = np.where(changed >= before, np.maximum(rates, measured), np.minimum(rates, measured))
     notes = model.cells.all_as(origin) if model.cells is not None else None
     return Model(
         step_s=1 / float(np.nanmax(rates)),
@@ -193,8 +202,8 @@ def _axis(given: Entry, name: str, place: str) -> FloatArray:
     if not isinstance(values, Sequence) or isinstance(values, str) or not values:
         raise ConfigError(f"{place}: {name} = {values!r} is not a list of amounts per GPU")
     for value in values:
-        if not _is_number(value) or not 0 <= value < math.inf:
-            raise ConfigError(f"{place}: {value!r} in {name} is not an amount; give numbers >= 0")
+        if not _is_number(value) or not 0 <= value <= MOST:
+            raise ConfigError(f"{place}: {value!r} in {name} is not an amount; give numbers from 0 to {MOST:g}")
     for low, high in itertools.pairwise(values):
         if low >= high:
             fix = "give the amounts in ascending order, each once"

@@ -15,7 +15,6 @@ storage it is what was measured, with that storage, that gets the faster device.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,6 +26,8 @@ from rota.profiles.cells import DERIVED
 from rota.profiles.models import Model, ModelKey, Models, restaged
 
 KEYS = ("profile", "type", "of", "ratio", "source")
+MOST = 1e6
+"""Between the speeds of two types."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +42,21 @@ class Ratio:
 
 
 def read_ratios(entries: Sequence[Any], path: str) -> list[Ratio]:
-    """The ratios of a file."""
-    return [_read(entry, f"{path}, ratio {number}") for number, entry in enumerate(entries, 1)]
+    """The ratios of a file, one for each profile and type that is wanted."""
+    ratios: dict[tuple[str, str], Ratio] = {}
+    for number, entry in enumerate(entries, 1):
+        place = f"{path}, ratio {number}"
+        ratio = _read(entry, place)
+        if (ratio.profile, ratio.type) in ratios:
+            raise ConfigError(
+                f"{place}: {ratio.profile!r} on {ratio.type} was already given by a ratio; keep one of them"
+            )
+        if ratio.type == ratio.of:
+            raise ConfigError(
+                f"{place}: {ratio.type} is given by itself; `type` is what nobody measured, `of` what was"
+            )
+        ratios[ratio.profile, ratio.type] = ratio
+    return list(ratios.values())
 
 
 def _read(entry: Any, place: str) -> Ratio:
@@ -55,8 +69,8 @@ def _read(entry: Any, place: str) -> Ratio:
         if not isinstance(entry.get(name), str) or not entry[name].strip():
             raise ConfigError(f'{place}: {name} is missing; give e.g. {name} = "v100"')
     value = entry.get("ratio")
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
-        raise ConfigError(f"{place}: ratio = {value!r} cannot be used; give a number > 0")
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 1 / MOST <= value <= MOST:
+        raise ConfigError(f"{place}: ratio = {value!r} cannot be used; give a number from {1 / MOST:g} to {MOST:g}")
     return Ratio(entry["profile"], entry["type"], entry["of"], float(value), str(entry.get("source", "")))
 
 

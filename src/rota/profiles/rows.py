@@ -63,7 +63,7 @@ def read_rows(path: Path) -> ProfileRows:
 def read_text(path: Path) -> str:
     """The text of a file, decompressed if it was compressed with gzip."""
     try:
-        return packed.read_bytes(path).decode("utf-8-sig")
+        return packed.read_small(path).decode("utf-8-sig")
     except (*packed.DAMAGED, UnicodeDecodeError) as problem:
         fix = "check the path and the file"
         raise ConfigError(f"cannot read catalogue file {str(path)!r}: {problem}; {fix}") from None

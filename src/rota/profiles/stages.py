@@ -36,6 +36,9 @@ QUOTA_PERIOD_S = 0.02
 LIMITS = ("device", "CPUs", "workers", "storage")
 """What may hold a job up, in the order of `Stages.bounds`."""
 _NEVER = math.inf
+_LEAST = 1e-12
+_MOST = 1e18
+"""What a file may say; beyond these, speeds are too large or too small for a float."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,13 +139,15 @@ class Stages:
             if name not in known:
                 raise UnknownName(f"key in {place}, pipeline:", name, known)
             number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            if not number or not 0 <= value < math.inf:
-                raise ConfigError(f"{place}, pipeline: {name} = {value!r} cannot be used; give a number >= 0")
+            if not number or not 0 <= value <= _MOST:
+                raise ConfigError(
+                    f"{place}, pipeline: {name} = {value!r} cannot be used; give a number from 0 to {_MOST:g}"
+                )
         if table.get("reserve_part", 0) >= 1:
             raise ConfigError(f"{place}, pipeline: reserve_part = {table['reserve_part']!r}; give a number below 1")
         for name in ("device_rate", "cpu_s", "data_gb", "storage_mbps"):
-            if table.get(name, 1) == 0:
-                raise ConfigError(f"{place}, pipeline: {name} = 0 says nothing; leave it out")
+            if table.get(name, 1) < _LEAST:
+                raise ConfigError(f"{place}, pipeline: {name} = {table[name]!r} says nothing; leave it out")
         workers = table.get("workers", 0)
         if workers != int(workers):
             raise ConfigError(f"{place}, pipeline: workers = {workers!r} is not a whole number")

@@ -99,3 +99,10 @@ def test_the_command_line_sets_the_limit(tmp_path, monkeypatch, capsys):
 
     assert (refused, taken) == (2, 0)
     assert "when it is unpacked" in said
+
+
+def test_a_file_that_is_parsed_whole_is_not_larger_than_that_either(monkeypatch):
+    monkeypatch.setenv(packed.VARIABLE, "1")
+
+    with pytest.raises(ConfigError, match=r"/dev/zero holds more than 1 MB; .*--max-unpacked-mb"):
+        packed.read_small("/dev/zero")

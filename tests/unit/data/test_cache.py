@@ -395,6 +395,12 @@ def test_bad_input_is_refused_with_what_to_do(tmp_path):
         CachedDataset([b"a"], sizes=[1, 1])
     with pytest.raises(ConfigError, match="share=0"):
         CachedDataset([b"a"], sizes=1, share=0)
+    for speed in (0, -1.0, float("nan")):
+        with pytest.raises(ConfigError, match="bytes_per_s="):
+            CachedDataset([b"a"], sizes=1, bytes_per_s=speed)
+    for reserve in (-1, float("nan")):
+        with pytest.raises(ConfigError, match="reserve_gb="):
+            CachedDataset([b"a"], sizes=1, reserve_gb=reserve)
     with pytest.raises(ConfigError, match="ROTA_DATA_CACHE_GB='lots'"):
         CachedDataset([b"a"], sizes=1, environ={"ROTA_DATA_CACHE_GB": "lots"})
     with pytest.raises(ConfigError, match="there is no such folder"):
@@ -417,6 +423,61 @@ def test_a_damaged_file_counts_as_empty(tmp_path):
 
     assert again.cache.filled == 0
     assert sorted(epoch(again, 0)) == list(range(30))
+
+
+FULL = """
+import logging, sys
+from data_items import NumberedItems, name_and_check
+from rota.data import CachedDataset, Coordinated
+data = CachedDataset(NumberedItems(30), name_and_check, environ={"ROTA_DATA_FOLDER": sys.argv[1]}, cache_bytes=10**6)
+items = Coordinated(lambda _epoch, position: data[position], 30, group="g", item_bytes=100,
+                    environ={"ROTA_DATA_SHARED": sys.argv[1]})
+print([data[index] for index in range(30)] == list(items) == list(range(30)), data.cached_fraction)
+"""
+
+
+def test_in_full_memory_a_job_goes_on_without_a_cache(tmp_path):
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)]
+    if subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("no tmpfs can be mounted here")
+    try:
+        with contextlib.suppress(OSError), (tmp_path / "full").open("wb", buffering=0) as file:
+            while True:
+                file.write(b"x" * 4096)
+
+        done = subprocess.run(
+            [sys.executable, "-c", FULL, str(tmp_path)],
+            check=False,
+            env={"PYTHONPATH": TESTS},
+            capture_output=True,
+            text=True,
+        )
+    finally:
+        subprocess.run(["umount", "-l", str(tmp_path)], check=True)
+
+    assert done.stdout == "True 0.0\n", done.stderr
+    assert "no cache can be made" in done.stderr
+    assert "every job prepares for itself" in done.stderr
+
+
+@pytest.mark.parametrize("kind", ["link", "folder"])
+def test_something_else_in_the_place_of_a_cache_is_no_cache(tmp_path, kind):
+    source = NumberedItems(30)
+    environ = {"ROTA_DATA_FOLDER": str(tmp_path)}
+    first = CachedDataset(source, name_and_check, cache_bytes=source.total, environ=environ)
+    path = next(tmp_path.iterdir())
+    del first
+    path.unlink()
+    if kind == "link":
+        path.symlink_to(tmp_path.parent / "elsewhere")
+    else:
+        path.mkdir()
+
+    data = CachedDataset(source, name_and_check, cache_bytes=source.total, environ=environ)
+
+    assert sorted(epoch(data, 0)) == list(range(30))
+    assert data.cached_fraction == 0
+    assert not (tmp_path.parent / "elsewhere").exists()
 
 
 def test_a_file_in_use_is_locked(tmp_path):

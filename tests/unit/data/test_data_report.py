@@ -2,6 +2,9 @@
 
 import os
 
+import pytest
+
+from rota.core.errors import ConfigError
 from rota.data import CachedDataset, report
 
 
@@ -46,3 +49,17 @@ def test_processes_that_only_read_are_counted_as_workers(tmp_path):
     os.waitpid(worker, 0)
 
     assert report.read(tmp_path).workers == 1
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"pid": 1}', "[" * 100_000, '{"pid": 1, "items": "many"}'])
+def test_a_report_that_the_job_wrote_itself_is_refused_with_its_place(tmp_path, text):
+    (tmp_path / "1-0.json").write_text(text)
+
+    with pytest.raises(ConfigError, match="is no report of a data set"):
+        report.read(tmp_path)
+
+
+def test_a_pipe_is_no_report_and_holds_nobody_up(tmp_path):
+    os.mkfifo(tmp_path / "1-0.json")
+
+    assert report.read(tmp_path) is None

@@ -125,10 +125,22 @@ def test_an_agent_that_leaves_takes_along_what_nobody_uses(tmp_path, clock):
     kept = folders(tmp_path, clock)
     fill(kept, 1, 10)
     kept.left(1, over=False)
+    fill(kept, 2, 10)  # it has ended, and nobody has said so
 
-    kept.close()
+    kept.close(running=())
 
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_agent_that_leaves_lets_jobs_that_still_run_keep_theirs(tmp_path, clock):
+    kept = folders(tmp_path, clock)
+    fill(kept, 1, 10)
+    folder = fill(kept, 2, 10)
+
+    kept.close(running=[2])
+
+    assert [path.name for path in kept._jobs.iterdir()] == ["2"]
+    assert list(Path(folder).iterdir())
 
 
 def test_folders_are_for_their_user_alone_and_tenants_have_different_ones(tmp_path, clock):
@@ -156,13 +168,64 @@ def test_what_jobs_prepared_together_goes_with_the_last_of_them(tmp_path, clock)
     assert not file.exists()
 
 
+def make_deep(folder, depth=1500):
+    """A file below so many folders, as somebody may make them who wants to stay."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    for _ in range(depth):
+        os.mkdir("d", dir_fd=handle)
+        inner = os.open("d", os.O_RDONLY | os.O_DIRECTORY, dir_fd=handle)
+        os.close(handle)
+        handle = inner
+    os.close(os.open("file", os.O_WRONLY | os.O_CREAT, dir_fd=handle))
+    os.close(handle)
+
+
+def test_a_job_that_nests_folders_leaves_nothing_behind(tmp_path, clock):
+    kept = folders(tmp_path, clock)
+    environment = kept.prepare(7, "tenant", None).environment
+    shared = Path(environment["ROTA_DATA_SHARED"])
+    make_deep(environment["ROTA_DATA_FOLDER"])
+    make_deep(shared)
+    (shared / "closed").write_bytes(b"x")
+    (shared / "closed").chmod(0)
+    (shared / "link").symlink_to(tmp_path)
+
+    kept.left(7, over=False)
+
+    kept._removing.submit(int).result()
+    assert list(kept._jobs.iterdir()) == list(shared.iterdir()) == []
+
+
+def test_folders_that_nest_keep_no_agent_from_starting(tmp_path, clock):
+    dead = folders(tmp_path, clock, agent="dead")
+    make_deep(dead.prepare(7, "tenant", None).environment["ROTA_DATA_FOLDER"])
+    os.close(dead._lock)
+    kept = folders(tmp_path, clock)
+
+    kept.open(())
+
+    assert not dead._root.exists()
+
+
+def test_what_a_killed_agent_had_begun_to_remove_goes(tmp_path, clock):
+    killed = folders(tmp_path, clock)
+    Path(fill(killed, 7, 100)).rename(killed._jobs / "removed-0123")
+    os.close(killed._lock)
+    kept = folders(tmp_path, clock)
+
+    kept.open(())
+
+    kept._removing.submit(int).result()
+    assert list(kept._jobs.iterdir()) == []
+
+
 def test_without_memory_to_keep_things_in_jobs_are_told_of_none(tmp_path, clock):
     kept = DataFolders(tmp_path, 1, separate=False, base=tmp_path / "missing", clock=clock)
     kept.open([])
 
     assert kept.prepare(1, "a", None).environment == {}
     kept.left(1, over=False)
-    kept.close()
+    kept.close(running=())
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")

@@ -8,6 +8,7 @@ import statistics
 import pytest
 from engine_harness import EngineHarness
 from harness import Harness, runs
+from scipy import stats
 
 from rota.deploy.events import SpeedMeasured, from_fields, to_fields
 from rota.deploy.scheduler import learned_speeds
@@ -38,6 +39,12 @@ def test_mean_and_interval_are_those_of_the_blocks():
     half = 2.20 * statistics.stdev(rates) / math.sqrt(12)
     assert speed.error == pytest.approx(half / statistics.mean(rates), rel=1e-6)
     assert math.isinf(CellSpeed(blocks=1, mean=3.0).error)
+
+
+def test_the_interval_is_a_95_percent_one_for_any_number_of_blocks():
+    for count in range(2, learned_speeds.REMEMBERED + 1):
+        half = stats.t.ppf(0.975, count - 1) * math.sqrt(7.0 / (count - 1) / count) / 3.0
+        assert learned_speeds.interval(count, 3.0, 7.0) == pytest.approx(half, rel=0.005)
 
 
 def test_a_job_that_changes_is_noticed_because_old_blocks_fade():

@@ -1,6 +1,7 @@
 """Blocks of steps: when a speed is believed, and when others disturbed it."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -26,6 +27,13 @@ def ticks(seconds=10, rate=50.0, per_s=2, **usage):
 def test_a_block_has_at_least_a_second_and_ten_steps():
     assert [block.seconds for block in blocks_of(ticks(4), 1.0, 1)] == [1.0] * 4
     assert [block.seconds for block in blocks_of(ticks(20, rate=2.0), 1.0, 1)] == [5.0] * 4
+
+
+def test_no_block_goes_from_one_epoch_to_the_next():
+    first = ticks(4)
+    second = [replace(tick, at=tick.at + 9.0, step=tick.step + 200, epoch=1) for tick in first]
+
+    assert [block.rate for block in blocks_of([*first, *second], 1.0, 1)] == [50.0] * 8
 
 
 def test_eight_even_blocks_settle_a_speed():

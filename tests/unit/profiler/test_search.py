@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from rota.profiler.cell import CONTAMINATED, FAILED, MEASURED, Cell, DataSide, JobToProfile, RunRecord
+from rota.cli.profile_progress import outcome
+from rota.profiler.cell import CONTAMINATED, FAILED, MEASURED, WIDE, Cell, DataSide, JobToProfile, RunRecord
 from rota.profiler.document import Where, document
 from rota.profiler.fit import modelled, predict, stages_of
 from rota.profiler.search import Plan, cpu_axis, grid, memory_axis, next_run, plan_for, reference
@@ -112,20 +113,46 @@ def test_a_cell_that_others_disturbed_is_tried_three_times():
     assert len(records) == 3
 
 
-def test_a_cell_that_fails_is_marked_and_the_rest_goes_on():
+def profiled_with_failure(reason):
+    """The profile of a job that fails with the least memory, and the runs behind it."""
     plan = Plan(cpu_axis=cpu_axis(2), memory_gb=4.0)
     records = []
     while (wanted := next_run(plan, records)) is not None:
-        failed = {"outcome": FAILED, "rate": 0.0, "reason": "out of memory"} if wanted.why == "least memory" else {}
+        failed = {"outcome": FAILED, "rate": 0.0, "reason": reason} if wanted.why == "least memory" else {}
         records.append(run_of(HEAVY, wanted.cell, check=wanted.expected, **failed))
-
     job = JobToProfile(name="j", argv=("python", "x.py"), cpus=2, memory_gb=4.0)
-    model = document(job, plan, records, Where(type="cpu", machine="m")).models[0]
+    return document(job, plan, records, Where(type="cpu", machine="m")).models[0], records
+
+
+def test_a_cell_that_fails_is_marked_and_the_rest_goes_on():
+    model, _ = profiled_with_failure("it failed with exit code 1")
 
     assert model.cells.count("failed") == 1
-    assert model.cells.reasons[-1][0] == "out of memory"
+    assert model.cells.reasons[-1][0] == "it failed with exit code 1"
     assert math.isnan(model.rates[-1, 0])
     assert np.isfinite(model.rates[-1, 1:]).all()
+
+
+def test_what_does_not_fit_into_memory_does_not_fit_with_fewer_cpus_either():
+    model, records = profiled_with_failure("out of memory: the kernel ended it at its memory limit")
+
+    assert [row[0] for row in model.cells.origin] == ["failed"] * len(model.cpus)
+    assert np.isnan(model.rates[:, 0]).all()
+    assert np.isfinite(model.rates[:, 1:]).all()
+    assert sum(record.cell.memory_gb == model.memory_gb[0] for record in records) == 1
+
+
+@pytest.mark.parametrize(("half_width", "said"), [(0.02, "fewer than 8 blocks"), (0.04, "intervals wider than 3 %")])
+def test_what_was_not_settled_says_why(half_width, said):
+    plan = Plan(cpu_axis=cpu_axis(1), memory_gb=3.0)
+    record = run_of(LIGHT, reference(plan), outcome=WIDE, half_width=half_width)
+
+    job = JobToProfile(name="j", argv=("python",), cpus=1, memory_gb=3.0)
+    about = document(job, plan, [record], Where(type="cpu", machine="m")).about
+
+    assert said in about["remarks"]
+    assert outcome(record).count("(") == 1
+    assert ("wide" in outcome(record)) == (half_width > 0.03)
 
 
 def test_a_script_that_reads_by_itself_is_told_from_one_with_workers():

@@ -32,8 +32,24 @@ def test_rates_and_seconds_are_summed_over_time():
     assert told("0.5 s/it\n0.5 s/it\n", r"(?P<seconds>[\d.]+) s/it").step == pytest.approx(2.0)
 
 
-def test_steps_never_go_back():
-    assert told("step 7\nstep 1\n", r"step (\d+)").step == 7
+def test_steps_that_somebody_says_late_do_not_go_back():
+    count = told("step 70\nstep 69\nstep 71\n", r"step (\d+)")
+
+    assert (count.step, count.epochs) == (71, 0)
+
+
+def test_a_job_that_says_nothing_new_tells_nothing():
+    count = told("step 0\nstep 0\nstep 5\nstep 5\n", r"step (\d+)")
+
+    assert (count.told, count.epochs) == (1, 0)
+
+
+@pytest.mark.parametrize("text", ["step 90\nstep 0\nstep 10\n", "step 10\nstep 1\nstep 11\n"])
+def test_steps_that_begin_anew_with_an_epoch_are_counted_on(text):
+    count = told(text, r"step (\d+)")
+
+    assert count.step == int(text.split()[1]) + 10
+    assert (count.epochs, count.told, count.at) == (1, 3, 3.0)
 
 
 @pytest.mark.parametrize("text", ["(", "step", r"(\d+) of (\d+)", r"(?P<other>\d+)"])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from rota import profiles
+from rota.cli import profile_text
 from rota.cli.main import main
 from rota.core.errors import ConfigError
 from rota.profiles.cells import CellNotes
@@ -129,6 +130,26 @@ def test_a_type_given_by_a_ratio_reads_from_the_storage_of_its_servers(tmp_path,
     )
 
 
+@pytest.mark.parametrize("seed", range(12, 17))
+def test_nothing_faster_makes_a_job_slower_whatever_was_measured_beside_the_formula(tmp_path, seed):
+    rates = STAGES.rate(np.array([0.25, 0.5, 1.0])[:, None], np.array([0.5, 4.0, 14.0])[None, :])
+    rates = rates * np.exp(0.05 * np.random.default_rng(seed).standard_normal(rates.shape))
+    more = '[[ratio]]\nprofile = "r18"\ntype = "a100"\nof = "v100"\nratio = 1.02\n'
+    models = profiles.load(written(tmp_path / "r18.toml", a_model(rates=rates), more=more)).models
+    measured = models["r18", 1, "v100"]
+
+    faster = [models["r18", 1, "a100"], measured.with_storage(105.0)]
+    slower = measured.with_storage(95.0)
+
+    for model in faster:
+        assert (speeds(model) >= speeds(measured) * (1 - 1e-9)).all()
+    assert (speeds(slower) <= speeds(measured) * (1 + 1e-9)).all()
+
+
+def speeds(model):
+    return model.sensitivity.speed / model.step_s
+
+
 def test_a_ratio_also_multiplies_rates_of_a_base(tmp_path):
     path = tmp_path / "more.toml"
     path.write_text(
@@ -163,6 +184,12 @@ def test_a_profile_and_a_built_in_catalogue_go_together(tmp_path):
         ("    [0.02, 0.02, 0.02],", "    [-1, 0.02, 0.02],", "-1"),
         ('["measured", "predicted"', '["guessed", "predicted"', "guessed"),
         ("reserve_part = 0.25", "reserve_part = 1.5", "reserve_part"),
+        ("device_rate = 50.0", "device_rate = 1e-320", "device_rate = 1e-320"),
+        ("cpu_s = 0.01", "cpu_s = 1e300", "cpu_s = 1e+300"),
+        ("cpu_axis = [0.25", "cpu_axis = [0", "begins with 0 CPUs"),
+        ("cpu_axis = [0.25, 0.5, 1.0", "cpu_axis = [0.25, 0.5, 1e300", "1e+300 in cpu_axis"),
+        ("    [0.5, 0.5, 0.5],", "    [nan, 0.5, 0.5],", "is nan and its origin not 'failed'"),
+        ('["measured", "predicted"', '["failed", "predicted"', "is nan and its origin not 'failed'"),
     ],
 )
 def test_a_damaged_profile_is_refused_with_its_place(tmp_path, old, new, said):
@@ -176,6 +203,47 @@ def test_a_damaged_profile_is_refused_with_its_place(tmp_path, old, new, said):
 
     assert said in str(caught.value)
     assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("cell", ["nan", "0.0"])
+def test_a_profile_without_any_speed_is_refused(tmp_path, cell):
+    head, _, rest = document_text(ProfileDocument(name="mine", models=[a_model()])).partition("speed = [")
+    row = f"[{cell}, {cell}, {cell}]"
+    path = tmp_path / "r18.toml"
+    path.write_text(f"{head}speed = [{row}, {row}, {row}{rest[rest.index('origin') - 2 :]}")
+
+    with pytest.raises(ConfigError, match="no cell of speed is above 0"):
+        profiles.load(path)
+
+
+@pytest.mark.parametrize(
+    ("second", "said"),
+    [
+        ('type = "a100"\nof = "v100"\nratio = 3.0', "'r18' on a100 was already given by a ratio"),
+        ('type = "v100"\nof = "v100"\nratio = 3.0', "v100 is given by itself"),
+        ('type = "h100"\nof = "v100"\nratio = 1e300', "ratio = 1e\\+300 cannot be used"),
+    ],
+)
+def test_ratios_that_contradict_themselves_are_refused(tmp_path, second, said):
+    ratios = ['type = "a100"\nof = "v100"\nratio = 2.0', second]
+    more = "".join(f'[[ratio]]\nprofile = "r18"\n{ratio}\n' for ratio in ratios)
+
+    with pytest.raises(ConfigError, match=said):
+        profiles.load(written(tmp_path / "r18.toml", a_model(), more=more))
+
+
+def test_a_heat_map_with_a_failed_cell_keeps_its_colours(tmp_path, monkeypatch):
+    model = profiles.load(written(tmp_path / "r18.toml", a_model_with_a_failed_cell())).models["r18", 1, "v100"]
+    drawn = []
+    monkeypatch.setattr(profile_text.sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(profile_text, "_show_heat", lambda *given: drawn.append(given))
+
+    profile_text.show_model("\x1b[31mred", model)
+
+    title, _, _, heat = drawn[0]
+    assert np.isnan(heat).sum() == 1
+    assert np.nanmax(heat) == 1.0
+    assert title == "^[[31mred"
 
 
 def test_measured_and_predicted_cells_are_told_apart_in_words_and_in_a_figure(tmp_path, capsys):
@@ -197,7 +265,7 @@ def test_measured_and_predicted_cells_are_told_apart_in_words_and_in_a_figure(tm
     assert figure.read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_cell_whose_run_failed_keeps_its_reason(tmp_path):
+def a_model_with_a_failed_cell():
     rates = STAGES.rate(np.array([0.25, 0.5, 1.0])[:, None], np.array([0.5, 4.0, 14.0])[None, :])
     rates[0, 0] = math.nan
     cells = CellNotes(
@@ -205,8 +273,11 @@ def test_a_cell_whose_run_failed_keeps_its_reason(tmp_path):
         error=np.full((3, 3), math.nan),
         reasons=(("out-of-memory", "", ""), *[("",) * 3] * 2),
     )
+    return a_model(rates=rates, cells=cells)
 
-    catalogue = profiles.load(written(tmp_path / "r18.toml", a_model(rates=rates, cells=cells)))
+
+def test_a_cell_whose_run_failed_keeps_its_reason(tmp_path):
+    catalogue = profiles.load(written(tmp_path / "r18.toml", a_model_with_a_failed_cell()))
 
     assert catalogue.models["r18", 1, "v100"].cells.reasons[0][0] == "out-of-memory"
     assert math.isnan(catalogue.sensitivity("r18", 1, "v100").speed[0, 0])

@@ -12,12 +12,13 @@ import fcntl
 import hashlib
 import logging
 import os
-import shutil
-from collections.abc import Callable, Iterable, Mapping
+import secrets
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rota.core.trees import remove_tree
 from rota.deploy.clocks import machine_s
 from rota.deploy.structured_logs import about
 from rota.deploy.worker.tenancy import make_folder
@@ -30,7 +31,10 @@ KEEP_S = 1800.0
 """Seconds for which a job that does not run here keeps its folder."""
 UNLIMITED_PART = 0.1
 """Of the machine's memory may be kept while tasks run whose memory has no limit."""
+DEEPEST = 8
+"""Levels of folders that a job may make in its own; `rota.data` makes none."""
 _PREFIX = "rota-agent-"
+_REMOVED = "removed-"
 _OWNER = "agent.lock"
 
 
@@ -64,7 +68,6 @@ class DataFolders:
         self._lock: int | None = None
         self._usable = base.is_dir() and os.access(base, os.W_OK)
         self._idle_since: dict[int, float] = {}
-        self._removed = 0
         self._removing = ThreadPoolExecutor(1, "rota-data-removal")
 
     def open(self, running: Iterable[int]) -> None:
@@ -76,8 +79,9 @@ class DataFolders:
                 _remove_if_dead(other)
         if self._root.is_dir():
             self._take()
-            jobs = {int(path.name) for path in self._jobs.glob("*") if path.name.isdecimal()}
-            self._idle_since = dict.fromkeys(jobs - set(running), self._clock())
+            for path in self._jobs.glob(f"{_REMOVED}*"):
+                self._removing.submit(remove_tree, path)
+            self._idle_since = dict.fromkeys(self._found() - set(running), self._clock())
 
     def prepare(self, job: int, tenant: str, user: JobUser | None) -> JobFolders:
         """Make the folders of a job that is about to run. Without room or memory for that there are none."""
@@ -102,8 +106,10 @@ class DataFolders:
         if over or not _bytes_in(self._jobs / str(job)):
             self._remove(job)
         for path in self._tenants.glob("*/*"):
-            with contextlib.suppress(OSError):
-                if not path.is_symlink() and not _is_locked(path):
+            if path.is_dir() and not path.is_symlink():
+                self._remove_aside(path)
+            elif not _is_in_use(path):
+                with contextlib.suppress(OSError):
                     path.unlink()
 
     def sweep(self, given_gb: Mapping[int, float]) -> None:
@@ -117,7 +123,13 @@ class DataFolders:
         for job in [job for job, since in self._idle_since.items() if since < limit_s]:
             self._remove(job)
         spare = self._spare_bytes(list(given_gb.values()))
-        held = {job: _bytes_in(self._jobs / str(job)) for job in self._idle_since}
+        held: dict[int, int] = {}
+        for job in list(self._idle_since):
+            taken = _bytes_in(self._jobs / str(job))
+            if taken is None:
+                self._remove(job)
+            else:
+                held[job] = taken
         for job in sorted(held, key=lambda job: self._idle_since[job]):
             if sum(held.values()) <= spare:
                 return
@@ -125,9 +137,9 @@ class DataFolders:
             del held[job]
             self._remove(job)
 
-    def close(self) -> None:
+    def close(self, running: Collection[int]) -> None:
         """The agent leaves: what is kept for jobs that do not run goes; those that run keep theirs."""
-        for job in list(self._idle_since):
+        for job in self._found() - set(running):
             self._remove(job)
         self._removing.shutdown()
         if self._lock is None:
@@ -135,6 +147,10 @@ class DataFolders:
         _remove_empty(self._root)
         os.close(self._lock)
         self._lock = None
+
+    def _found(self) -> set[int]:
+        """Jobs that have a folder."""
+        return {int(path.name) for path in self._jobs.glob("*") if path.name.isdecimal()}
 
     @property
     def _jobs(self) -> Path:
@@ -167,23 +183,39 @@ class DataFolders:
     def _remove(self, job: int) -> None:
         """Out of the way at once; giving back the memory takes a second for some GB."""
         self._idle_since.pop(job, None)
-        folder = self._jobs / str(job)
-        self._removed += 1
-        aside = folder.with_name(f"{job}.removed-{self._removed}")
-        try:
+        self._remove_aside(self._jobs / str(job))
+
+    def _remove_aside(self, folder: Path) -> None:
+        aside = self._jobs / f"{_REMOVED}{secrets.token_hex(8)}"
+        with contextlib.suppress(OSError):
             folder.rename(aside)
-        except FileNotFoundError:
-            return
-        self._removing.submit(shutil.rmtree, aside, ignore_errors=True)
+            self._removing.submit(remove_tree, aside)
 
 
-def _bytes_in(folder: Path) -> int:
-    """Memory that the files of a folder take; links are not followed."""
+def _bytes_in(folder: Path) -> int | None:
+    """Memory that the files of a folder take; links are not followed. None: it is too deep to say."""
     total = 0
-    for root, _, names in os.walk(folder):
-        for name in names:
+    level = [str(folder)]
+    for _ in range(DEEPEST):
+        inner: list[str] = []
+        for path in level:
+            total += _bytes_directly_in(path, inner)
+        if not inner:
+            return total
+        level = inner
+    return None
+
+
+def _bytes_directly_in(folder: str, inner: list[str]) -> int:
+    """Of files; folders are added to `inner`."""
+    total = 0
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                inner.append(entry.path)
+                continue
             with contextlib.suppress(OSError):
-                total += Path(root, name).lstat().st_blocks * 512
+                total += entry.stat(follow_symlinks=False).st_blocks * 512
     return total
 
 
@@ -192,12 +224,18 @@ def _remove_if_dead(root: Path) -> None:
     with contextlib.suppress(OSError):
         if root.is_symlink() or root.lstat().st_uid != os.geteuid():
             return
-        if not any(_is_locked(path) for path in root.rglob("*") if path.is_file() and not path.is_symlink()):
-            shutil.rmtree(root, ignore_errors=True)
+        if not any(_is_in_use(path) for path in (root / _OWNER, *root.glob("*/*/*"))):
+            remove_tree(root)
 
 
-def _is_locked(path: Path) -> bool:
-    handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+def _is_in_use(path: Path) -> bool:
+    """Whether somebody holds the lock of a file; not of what is none, or may not be opened."""
+    if not path.is_file() or path.is_symlink():
+        return False
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -210,4 +248,4 @@ def _is_locked(path: Path) -> bool:
 def _remove_empty(root: Path) -> None:
     """Remove the folder of an agent if no job has one in it."""
     if not any((root / "jobs").glob("*")):
-        shutil.rmtree(root, ignore_errors=True)
+        remove_tree(root)

@@ -131,8 +131,13 @@ class Processes:
             self._polling.cancel()
             await asyncio.gather(self._polling, return_exceptions=True)
         await self.endpoint.close()
-        await asyncio.to_thread(self.data.close)
+        await asyncio.to_thread(self.data.close, self._jobs_with_processes())
         self.host.close()
+
+    def _jobs_with_processes(self) -> set[int]:
+        """Jobs of which something still runs; others may have ended without the scheduler having heard of it."""
+        tasks = (task for task in self.host.table.ids() if task.job.isdecimal())
+        return {int(task.job) for task in tasks if not self.host.ended(task)}
 
     def kill_all(self) -> None:
         """End every process of every task without asking (reads files; called in a thread)."""

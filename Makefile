@@ -63,7 +63,7 @@ test: lint
 	@echo "== system packages =="
 	@timeout 600 scripts/system-packages.sh || true
 	@echo "== tests: pytest =="
-	scripts/run-tests.sh $(BIN)/python -n $(JOBS) --dist worksteal -m "not parity and not long"
+	scripts/run-tests.sh $(BIN)/python -n $(JOBS) --dist worksteal --durations 40 --durations-min 5 -m "not parity and not long"
 
 access-matrix: $(STAMP)
 	ROTA_REWRITE_ACCESS_MATRIX=1 $(BIN)/python -m pytest -q -n 0 tests/e2e/test_access.py -k documentation

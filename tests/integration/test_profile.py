@@ -94,6 +94,16 @@ def test_a_profiler_that_is_stopped_leaves_no_process_and_no_half_profile(here):
     assert sorted(path.name for path in here.iterdir()) == ["j.runs.jsonl", "job.py"]
 
 
+def test_temporary_files_of_a_job_are_gone_with_its_run(here):
+    making = "import pathlib, tempfile\npathlib.Path('made').write_text(tempfile.mkdtemp())\n"
+
+    assert profile("--max-runs", "1", "--steps-regex", REGEX, argv=script(here, making + STEPS)) == 0
+
+    made = Path((here / "made").read_text())
+    assert made.parent.parent.name.startswith("rota-profile-")
+    assert not made.parent.parent.exists()
+
+
 def _runs(folder):
     """Processes of the job in this folder."""
     for entry in Path("/proc").iterdir():

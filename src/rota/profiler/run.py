@@ -97,7 +97,9 @@ class CellRunner:
         devices: tuple[str, ...] = (),
         extra_env: dict[str, str] | None = None,
         disks: tuple[str, ...] = (),
+        temporary: Path | None = None,
     ) -> None:
+        """`temporary` is a folder for temporary files of each run, which go with it; None: that of the machine."""
         self._job = job
         self._host = host
         self._folder, self._memory = folders
@@ -105,6 +107,7 @@ class CellRunner:
         self._devices = devices
         self._extra_env = extra_env or {}
         self._disks = disks
+        self._temporary = None if job.image else temporary
         self._attempt = 0
         self._count = StepCount()
         self._phase: Rank | None = None
@@ -148,10 +151,20 @@ class CellRunner:
         finally:
             await self._end(task)
             remove_tree(data_folder)
+            if self._temporary is not None:
+                remove_tree(self._temporary_files(self._temporary))
+
+    def _temporary_files(self, base: Path) -> Path:
+        """Of this run; its path is short, because sockets are made there."""
+        return base / f"{self._attempt}"
 
     def _spec(self, cell: Cell, task: TaskId, data_folder: Path) -> TaskSpec:
         job = self._job
         env = variables(job, cell, self._endpoint.path, self._memory, data_folder)
+        if self._temporary is not None:
+            folder = self._temporary_files(self._temporary)
+            folder.mkdir(mode=0o700)
+            env["TMPDIR"] = str(folder)
         by_kernel = cell.mbps is not None and not self.uses_data
         return TaskSpec(
             id=task,

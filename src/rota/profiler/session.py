@@ -100,19 +100,29 @@ def _disks(job: JobToProfile) -> tuple[str, ...]:
 
 @contextlib.asynccontextmanager
 async def runner_of(job: JobToProfile, bench: Bench, folder: Path, rules: RunRules) -> AsyncIterator[CellRunner]:
-    """What runs cells, with a folder of its own that is gone afterwards."""
-    memory = _memory_folder(folder)
+    """What runs cells, with folders of its own that are gone afterwards."""
+    memory = _private_folder(_memory_base(), folder)
+    temporary = _private_folder(_temporary_base(), folder)
     try:
         make_own_folder(folder)
         host = Host(folder / "work", bench.machine, bench.backend)
     except OSError as error:
         raise OutputError(f"cannot use {folder}: {error.strerror}; name another place with -o") from None
-    with _locked(memory):
+    with contextlib.ExitStack() as locks:
+        for own in {memory, temporary}:
+            locks.enter_context(_locked(own))
         try:
             _end_old_tasks(host)
             async with serving(bench.devices, folder) as env:
                 runner = CellRunner(
-                    job, host, (folder, memory), rules, devices=bench.devices.ids, extra_env=env, disks=bench.disks
+                    job,
+                    host,
+                    (folder, memory),
+                    rules,
+                    devices=bench.devices.ids,
+                    extra_env=env,
+                    disks=bench.disks,
+                    temporary=temporary,
                 )
                 async with runner:
                     yield runner
@@ -120,6 +130,7 @@ async def runner_of(job: JobToProfile, bench: Bench, folder: Path, rules: RunRul
             host.close()
             remove_tree(folder)
             remove_tree(memory)
+            remove_tree(temporary)
 
 
 async def measure_all(plan: Plan, journal: Journal, runner: CellRunner, listener: Listener) -> None:
@@ -160,9 +171,21 @@ def _end_old_tasks(host: Host) -> None:
             host.forget(seen.task)
 
 
-def _memory_folder(folder: Path) -> Path:
-    """A folder in memory for the cache of the data path, which stays warm between runs."""
-    base = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path(tempfile.gettempdir())  # noqa: S108 - mode 0700
+def _memory_base() -> Path:
+    """Where the cache of the data path is kept, which stays warm between runs."""
+    return Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else _temporary_base()  # noqa: S108 - mode 0700
+
+
+def _temporary_base() -> Path:
+    """Where this machine has temporary files."""
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError as error:
+        raise OutputError(f"{error.strerror}; set TMPDIR to a folder with room") from None
+
+
+def _private_folder(base: Path, folder: Path) -> Path:
+    """A folder of this profiler alone, in a place that others use, too; those that others left there go."""
     name = hashlib.sha256(str(folder.absolute()).encode()).hexdigest()[:12]
     _remove_abandoned(base)
     made = base / f"rota-profile-{os.geteuid()}-{name}"

@@ -17,6 +17,7 @@ import grpc
 from rota.core.errors import ConfigError
 from rota.deploy.security.addresses import is_loopback, require_loopback
 from rota.deploy.security.bundles import Bundle, load_bundle
+from rota.deploy.security.identity import AUTHORIZATION
 from rota.deploy.security.subjects import Role
 
 DEADLINE_S = 10.0
@@ -111,17 +112,6 @@ def listen(server: Any, address: str, *, certs: Path | None = None, insecure: bo
         ) from error
 
 
-def channel_credentials(bundle: Bundle, token: str | None = None) -> Any:
-    """Both certificates, and the token with every call.
-
-    gRPC never sends call credentials without TLS.
-    """
-    secure = grpc.ssl_channel_credentials(bundle.authority, bundle.key, bundle.certificate)
-    if token is None:
-        return secure
-    return grpc.composite_channel_credentials(secure, grpc.access_token_call_credentials(token))
-
-
 def open_channel(
     address: str,
     *,
@@ -131,7 +121,12 @@ def open_channel(
     metadata: tuple[tuple[str, str], ...] = (),
     sync: bool = False,
 ) -> Any:
-    """A grpc.aio or blocking channel whose unary calls have a deadline even if nobody sets one."""
+    """A grpc.aio or blocking channel whose unary calls have a deadline even if nobody sets one.
+
+    The token goes with every call, and only over TLS. It is no call credential of gRPC: a thread of
+    gRPC lets go of those, and needs Python's lock for it. A channel that is closed at that moment
+    waits for the thread with the lock in its hands, for ever (grpc/grpc#42247).
+    """
     from rota.deploy.security.defaults import aio_interceptors, sync_interceptor
 
     # A proxy from the environment must not carry what is meant to stay on this machine.
@@ -147,7 +142,10 @@ def open_channel(
         )
     else:
         make_channel = grpc.secure_channel if sync else grpc.aio.secure_channel
-        arguments = [address, channel_credentials(bundle, token)]
+        secure = grpc.ssl_channel_credentials(bundle.authority, bundle.key, bundle.certificate)
+        arguments = [address, secure]
+        if token is not None:
+            metadata = (*metadata, (AUTHORIZATION, f"Bearer {token}"))
     if sync:
         channel = make_channel(*arguments, options=options)
         return grpc.intercept_channel(channel, sync_interceptor(metadata, DEADLINE_S))

@@ -8,7 +8,7 @@ import pytest
 from rota.deploy.security.transport import open_channel
 from secure import a_client, a_site
 
-TOKEN = "rota_x"
+ANY = "rota_x"
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def test_a_channel_has_no_call_credentials(monkeypatch, bundle, sync):
         monkeypatch.setattr(grpc, name, never)
 
     async def opened():
-        channel = open_channel("localhost:1", bundle=bundle, token=TOKEN, sync=sync)
+        channel = open_channel("localhost:1", bundle=bundle, token=ANY, sync=sync)
         done = channel.close()
         if not sync:
             await done

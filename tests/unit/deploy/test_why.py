@@ -6,7 +6,7 @@ import pytest
 from questions_harness import AN_AGE, PROFILE, AskedHarness, a_busy_scheduler, a_busy_scheduler_with_requests
 
 from rota.core.job_spec import spec_values
-from rota.deploy.questions.changes import Change, made
+from rota.deploy.questions.changes import Change, beside_new_gpus, made
 from rota.deploy.questions.why import why
 from rota.deploy.tenants import Tenants, TenantSettings
 
@@ -28,7 +28,8 @@ def make(harness, number, change):
     if fields.get("undrain"):
         harness.ask(lambda now: harness.requests.drain(fields["undrain"], "ops", now, undo=True))
     for gpu_type, gpus in fields.get("add_servers", ()):
-        harness.join(f"more-{gpu_type}", gpus=gpus, kind=gpu_type)
+        cpus, memory_gb = beside_new_gpus(harness.registry, gpu_type, gpus)
+        harness.join(f"more-{gpu_type}", gpus=gpus, kind=gpu_type, cpus=cpus, memory_gb=memory_gb)
     for node in harness.agents:
         harness.obey(node)
     if harness.at_once:

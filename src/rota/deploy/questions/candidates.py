@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rota.core.gpu_types import permits
-from rota.deploy.questions.changes import Change
+from rota.deploy.questions.changes import Change, beside_new_gpus
 from rota.deploy.questions.fork import Fork
 from rota.deploy.scheduler.cluster_facts import cluster_as_it_is, gpus_by_tenant
 from rota.deploy.scheduler.job_kinds import kind_of
@@ -87,7 +87,7 @@ def _spread(values: Sequence[int], most: int) -> list[int]:
 def _less_beside(fork: Fork, registry: Registry, job: Job) -> Iterator[Candidate]:
     """Less memory, fewer CPUs, or both: the largest request first that servers have free, or have at all."""
     spec = job.spec
-    there = _beside(fork, registry, job)
+    there = _amounts(fork, registry, job)
     memory = [most for most in dict.fromkeys(most for _, most in there) if most < spec.memory_gb]
     cpus = [most for most in dict.fromkeys(most for most, _ in there) if most < spec.cpus]
     for less in sorted(memory, reverse=True)[:_MOST_REQUESTS]:
@@ -104,7 +104,7 @@ def _less_beside(fork: Fork, registry: Registry, job: Job) -> Iterator[Candidate
         yield Candidate(kind="fewer-cpus-and-less-memory", by="you", change=change, price=price)
 
 
-def _beside(fork: Fork, registry: Registry, job: Job) -> list[tuple[float, float]]:
+def _amounts(fork: Fork, registry: Registry, job: Job) -> list[tuple[float, float]]:
     """(CPUs, memory in GB) that the job could ask for.
 
     What servers have free, what they have at all, and the part of it that the job has of their GPUs. A job with more
@@ -210,7 +210,16 @@ def _more_servers(fork: Fork, registry: Registry, job: Job) -> Iterator[Candidat
         missing = max(1, job.spec.gpus - free.get(gpu_type, 0))
         for gpus in dict.fromkeys((missing, job.spec.gpus)):
             change = Change(add_servers=((gpu_type, gpus),))
-            yield Candidate(kind="add-server", by="operator", change=change, price=f"{gpus} more GPUs of {gpu_type}")
+            price = f"{gpus} more GPUs of {gpu_type}{_beside(registry, job, gpu_type, gpus)}"
+            yield Candidate(kind="add-server", by="operator", change=change, price=price)
+
+
+def _beside(registry: Registry, job: Job, gpu_type: str, gpus: int) -> str:
+    """CPUs and memory that were taken for a new server, where the job asks for any."""
+    if not (job.spec.cpus or job.spec.memory_gb):
+        return ""
+    cpus, memory_gb = beside_new_gpus(registry, gpu_type, gpus)
+    return f" with {cpus:g} CPUs and {memory_gb:g} GB"
 
 
 def _known_types(fork: Fork) -> tuple[str, ...]:

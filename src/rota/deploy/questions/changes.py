@@ -184,10 +184,23 @@ def _cancel(fork: Fork, registry: Registry, number: int) -> None:
         registry.apply(AttemptEnded(at=fork.now, job=number, epoch=epoch, outcome=AttemptOutcome.STOPPED))
 
 
+def beside_new_gpus(registry: Registry, gpu_type: str, gpus: int) -> tuple[float, float]:
+    """CPUs and memory in GB of a server that does not exist yet: the same part per GPU as servers of its type have."""
+    like = _server_of_type(registry, gpu_type)
+    if like is None:
+        return gpus * _CPUS_PER_GPU, gpus * _MEMORY_GB_PER_GPU
+    part = gpus / len(like.devices)
+    return part * like.cpus, part * like.memory_gb
+
+
+def _server_of_type(registry: Registry, gpu_type: str) -> NodeJoined | None:
+    alike = (node.joined for node in registry.nodes.values() if node.joined.type == gpu_type and node.joined.devices)
+    return next(alike, None)
+
+
 def _add_server(fork: Fork, registry: Registry, gpu_type: str, gpus: int) -> None:
-    alike = [node.joined for node in registry.nodes.values() if node.joined.type == gpu_type and node.joined.devices]
-    like = alike[0] if alike else None
-    per_gpu = 1.0 / len(like.devices) if like is not None else 0.0
+    like = _server_of_type(registry, gpu_type)
+    cpus, memory_gb = beside_new_gpus(registry, gpu_type, gpus)
     number = sum(1 for name in registry.nodes if name.startswith("what-if-"))
     registry.apply(
         NodeJoined(
@@ -195,8 +208,8 @@ def _add_server(fork: Fork, registry: Registry, gpu_type: str, gpus: int) -> Non
             node=f"what-if-{number}",
             type=gpu_type,
             devices=tuple(f"gpu{at}" for at in range(gpus)),
-            cpus=gpus * (like.cpus * per_gpu if like is not None else _CPUS_PER_GPU),
-            memory_gb=gpus * (like.memory_gb * per_gpu if like is not None else _MEMORY_GB_PER_GPU),
+            cpus=cpus,
+            memory_gb=memory_gb,
             storage_mbps=0.0 if like is None else like.storage_mbps,
             network_gbps=0.0 if like is None else like.network_gbps,
             rack="" if like is None else like.rack,

@@ -138,6 +138,22 @@ def test_a_tenant_holds_its_quota_in_the_next_round(tmp_path, policy):
             check_promises(events, jobs, tenants)
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+def test_who_comes_within_a_quota_takes_it_from_who_was_alone(policy):
+    jobs = table(
+        profile_names=["recorded"] * 2,
+        gpus=[1, 1],
+        total_steps=[10_000.0, 500.0],
+        submitted=[0.0, 100.0],
+        tenant_names=["other", "a"],
+    )
+    tenants = Tenants(named={"a": TenantSettings(quota=1)})
+
+    ends = rota.simulate(jobs=jobs, cluster="v100=1", policy=policy, seed=0, tenants=tenants).jobs["finish_s"]
+
+    assert ends.tolist() == pytest.approx([10_500.0, ROUND_S + 500.0])
+
+
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_mechanisms_keep_to_quotas(tmp_path, mechanism):
     jobs = some_jobs(7, count=24, gpus=(1,))

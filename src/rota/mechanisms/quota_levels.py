@@ -95,9 +95,14 @@ class QuotaLevels:
         self._quotas = quotas
         self._known: _Promises | None = None
 
+    @property
+    def limited(self) -> bool:
+        """Whether any tenant has a quota or a limit to what it borrows, also one without a job."""
+        return self._quotas.limited
+
     def concerns(self, view: View) -> bool:
         """Whether a job is there whose tenant has a quota or a limit to what it borrows."""
-        if not self._quotas.limited or len(view) == 0:
+        if not self.limited or len(view) == 0:
             return False
         return bool(self._promises(view).limited[view.tenant].any())
 

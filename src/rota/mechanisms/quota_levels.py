@@ -207,10 +207,10 @@ class _Level:
         self._chosen: Choice | None = None
 
     def tenants(self, which: BoolArray) -> list[int]:
-        """Those of some tenants that have jobs, in any order: nothing depends on it."""
+        """Those of some tenants that have jobs, by the oldest: who is chosen first is put on servers first."""
         present = np.unique(self.view.tenant)
         found: list[int] = present[which[present]].tolist()
-        return found
+        return sorted(found, key=self.oldest)
 
     def rows_of(self, tenant: int) -> IntArray:
         """Jobs of a tenant without a turn."""

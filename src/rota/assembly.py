@@ -128,7 +128,7 @@ def assemble(request: Request) -> tuple[Session, EventLog | None]:
         watch=watch,
         config=config,
         checks=checks,
-        about_the_trace=remarks + about_tenants(request.tenants, cluster),
+        about_the_trace=remarks + about_tenants(request.tenants, cluster, () if table is None else table.tenants),
         deciding=deciding,
     )
     if request.resume is not None:
@@ -199,13 +199,16 @@ def _make_mechanism(request: Request, name: str, rules: Rules, table: Jobs | Non
     return build(name, rules, request.seed, settings, watched=request.events is not None or needs, quotas=quotas)
 
 
-def about_tenants(tenants: TenantRules | None, cluster: Cluster) -> list[str]:
-    """What there is to say about the quotas of tenants on a cluster. Raises ConfigError for types it does not have."""
+def about_tenants(tenants: TenantRules | None, cluster: Cluster, names: Sequence[str]) -> list[str]:
+    """What there is to say about the quotas of tenants on a cluster; `names` are those of tenants of the trace.
+
+    Raises ConfigError for types that the cluster does not have.
+    """
     if tenants is None:
         return []
     capacity = dict(zip(cluster.types, cluster.capacity.tolist(), strict=True))
     tenants.check(capacity)
-    return tenants.remarks(capacity)
+    return tenants.remarks(capacity, names)
 
 
 def _observers(metrics: Metrics, watch: Watch, log: EventLog | None) -> list[Observer]:

@@ -243,3 +243,15 @@ def test_no_gpu_is_idle_while_a_job_waits_that_it_could_run(policy):
 
     a_run(jobs, cluster=machines, policy=policy, speeds=CATALOGUE, observe=look)
     assert idle_beside_queue == 0
+
+
+def test_servers_that_differ_in_labels_alone_may_be_listed_in_any_order():
+    plain, labelled = (
+        Server(id="a", type="v100", capacity=Resources(4, 16, 128)),
+        Server(id="b", type="v100", capacity=Resources(4, 16, 128), labels=("zone=a",)),
+    )
+    listings = [Cluster(name="any", servers=servers) for servers in ((plain, labelled), (labelled, plain))]
+
+    orders = [clusters.in_order(cluster, CATALOGUE).servers for cluster in listings]
+
+    assert orders == [(plain, labelled), (plain, labelled)]

@@ -81,6 +81,21 @@ def test_mechanisms_keep_to_priorities(tmp_path, mechanism):
         check_run(events_of(tmp_path, jobs, policy=policy, mechanism=mechanism), jobs)
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+def test_who_comes_with_a_higher_priority_runs_from_the_next_round_on(policy):
+    jobs = table(
+        profile_names=["recorded"] * 2,
+        gpus=[1, 1],
+        total_steps=[10_000.0, 500.0],
+        submitted=[0.0, 100.0],
+        priority=[0, 5],
+    )
+
+    ends = rota.simulate(jobs=jobs, cluster="v100=1", policy=policy, seed=0).jobs["finish_s"]
+
+    assert ends.tolist() == pytest.approx([10_500.0, ROUND_S + 500.0])
+
+
 def test_equal_priorities_change_nothing(tmp_path):
     plain = some_jobs(3, priorities=(0,))
     level = some_jobs(3, priorities=(7,))

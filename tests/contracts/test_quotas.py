@@ -8,7 +8,7 @@ import pytest
 import rota
 from rota.core.cluster import cluster_from
 from rota.core.events import JobsDropped, JobsFinished, JobsSubmitted, Planned, RunStarted
-from rota.core.jobs import table
+from rota.core.jobs import requests, table
 from rota.deploy.tenants import Tenants, TenantSettings
 from rota.engine.log import read_events
 
@@ -138,6 +138,22 @@ def test_a_tenant_holds_its_quota_in_the_next_round(tmp_path, policy):
             check_promises(events, jobs, tenants)
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+def test_who_comes_within_a_quota_takes_it_from_who_was_alone(policy):
+    jobs = table(
+        profile_names=["recorded"] * 2,
+        gpus=[1, 1],
+        total_steps=[10_000.0, 500.0],
+        submitted=[0.0, 100.0],
+        tenant_names=["other", "a"],
+    )
+    tenants = Tenants(named={"a": TenantSettings(quota=1)})
+
+    ends = rota.simulate(jobs=jobs, cluster="v100=1", policy=policy, seed=0, tenants=tenants).jobs["finish_s"]
+
+    assert ends.tolist() == pytest.approx([10_500.0, ROUND_S + 500.0])
+
+
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_mechanisms_keep_to_quotas(tmp_path, mechanism):
     jobs = some_jobs(7, count=24, gpus=(1,))
@@ -170,6 +186,25 @@ def plans(events):
         for event in events
         if isinstance(event, Planned)
     ]
+
+
+@pytest.mark.parametrize("rows", [(0, 1, 2), (2, 1, 0)])
+def test_of_two_within_their_quotas_the_older_one_is_put_on_servers_first(rows):
+    """Beside four of six CPUs there is no proportional share for the other one."""
+    cpus = np.array([np.nan, np.nan, 4.0])
+    jobs = table(
+        profile_names=["recorded"] * 3,
+        gpus=[2 if row == 0 else 1 for row in rows],
+        total_steps=[100.0 if row == 0 else 200.0 for row in rows],
+        submitted=[10.0 * row for row in rows],
+        tenant_names=[NAMES[row] for row in rows],
+        requests=requests(3, cpus=cpus[list(rows)]),
+    )
+    tenants = Tenants(named={"b": TenantSettings(quota=1), "c": TenantSettings(quota=1)})
+
+    ends = rota.simulate(jobs=jobs, cluster="v100=2/2:cpus=6", policy="fifo", tenants=tenants).jobs["finish_s"]
+
+    assert ends[list(rows)].tolist() == pytest.approx([100.0, 300.0, 500.0])
 
 
 @pytest.mark.parametrize("policy", ["las", "fifo", "max-min-fairness-perf", "max-sum-throughput-perf"])

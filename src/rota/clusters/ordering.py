@@ -1,7 +1,8 @@
 """In which order types and servers stand in a run, so that neither names nor the order of a file decide anything.
 
 Where two types or servers are equally good, whoever comes first wins; so the order must follow from what they are.
-Types go from slow to fast by the catalogue of the run, servers of a type from large to small.
+Types go from slow to fast by the catalogue of the run, servers of a type from large to small, of equal ones those with
+fewer labels first.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _GPU_COUNTS = (1, 2, 4, 8, 16, 32)
 
 def in_order(cluster: Cluster, speeds: Throughputs, profiles: Iterable[str] = ()) -> Cluster:
     """The same cluster with types from slow to fast and servers of each type from large to small."""
-    servers = sorted(cluster.servers, key=_largest_first)
+    servers = sorted(cluster.servers, key=lambda server: (_largest_first(server), len(server.labels), server.labels))
     return types_by_speed(replace(cluster, servers=tuple(servers)), speeds, profiles)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,7 +45,8 @@ class TenantRules:
                 "or leave it out"
             )
 
-    def remarks(self, capacity: Mapping[str, int]) -> list[str]:
-        """What a user should know about them on a cluster with so many GPUs by type."""
-        short = beyond_capacity(self.quotas.named.values(), capacity)
+    def remarks(self, capacity: Mapping[str, int], tenants: Iterable[str]) -> list[str]:
+        """What a user should know about them on a cluster with so many GPUs by type; `tenants` that have jobs."""
+        names = dict.fromkeys([*self.quotas.named, *tenants])
+        short = beyond_capacity([self.quotas.of(name) for name in names], capacity)
         return [f"{self.where}: {short}; while all ask for theirs, each gets its part of it"] if short else []

@@ -95,9 +95,14 @@ class QuotaLevels:
         self._quotas = quotas
         self._known: _Promises | None = None
 
+    @property
+    def limited(self) -> bool:
+        """Whether any tenant has a quota or a limit to what it borrows, also one without a job."""
+        return self._quotas.limited
+
     def concerns(self, view: View) -> bool:
         """Whether a job is there whose tenant has a quota or a limit to what it borrows."""
-        if not self._quotas.limited or len(view) == 0:
+        if not self.limited or len(view) == 0:
             return False
         return bool(self._promises(view).limited[view.tenant].any())
 
@@ -202,10 +207,10 @@ class _Level:
         self._chosen: Choice | None = None
 
     def tenants(self, which: BoolArray) -> list[int]:
-        """Those of some tenants that have jobs, in any order: nothing depends on it."""
+        """Those of some tenants that have jobs, by the oldest: who is chosen first is put on servers first."""
         present = np.unique(self.view.tenant)
         found: list[int] = present[which[present]].tolist()
-        return found
+        return sorted(found, key=self.oldest)
 
     def rows_of(self, tenant: int) -> IntArray:
         """Jobs of a tenant without a turn."""

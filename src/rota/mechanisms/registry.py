@@ -73,7 +73,12 @@ class ComposedMechanism:
             return self._beside_staying(view, allocation, view.staying, _nothing_held(view))
         if self._quotas.concerns(view):
             return self._within_quotas(view, allocation, _nothing_held(view))
-        return self._by_shares(view, allocation) if allocation.order is None else self._order.choose(view, allocation)
+        return self._by_shares(view, allocation) if allocation.order is None else self._by_order(view, allocation)
+
+    def _by_order(self, view: View, allocation: Allocation) -> Choice:
+        """Whom the selecting half for rankings chooses; who arrives may be within a quota, and then comes first."""
+        choice = self._order.choose(view, allocation)
+        return dataclasses.replace(choice, arrivals_wait=False) if self._quotas.limited else choice
 
     def _within_quotas(self, view: View, allocation: Allocation, held: IntArray) -> Choice:
         """Jobs within quotas of their tenants, then those that borrow; `held` [N, T] GPUs of tenants beside them."""
@@ -123,7 +128,7 @@ class ComposedMechanism:
             choice = self._within_quotas(view, allocation, _held_by_tasks(view, beside))
             return self._divide.divide(view, self._with_wishes(view, allocation, choice))
         if allocation.order is not None:
-            return self._divide.divide(view, self._order.choose(view, allocation))
+            return self._divide.divide(view, self._by_order(view, allocation))
         last = view.placement
         only_arrivals = last is self._last and self._only_arrivals_since(view, allocation)
         alike = view.classes.priority is None

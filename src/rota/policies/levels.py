@@ -4,7 +4,8 @@ A ranking keeps its order within a level. Shares are worked out level by level, 
 GPUs by type that the shares above it do not take, in whole numbers. Mechanisms choose jobs level by level, too
 (`mechanisms/registry.py`), so a job never waits for one of a lower priority that may be preempted.
 
-Without priorities the policy answers as it is.
+Without priorities the policy answers as it is; but whoever arrives may have one, and then comes before those who are
+there, so no answer outlasts an arrival.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 
 from rota.core.allocation import Allocation, Options, Wishes
 from rota.core.arrays import IntArray
+from rota.core.events import JobsSubmitted
 from rota.core.horizon import EVERY_ROUND
 from rota.core.ports import Policy
 from rota.core.tolerance import TOLERANCE
@@ -29,6 +31,9 @@ class ByPriority:
 
     def allocate(self, view: View) -> Allocation:
         """The answer of the policy, level by level."""
+        return _until_somebody_arrives(self._by_level(view))
+
+    def _by_level(self, view: View) -> Allocation:
         priority = view.priority
         if priority is None or len(view) == 0 or int(priority.min()) == int(priority.max()):
             return self.policy.allocate(view)
@@ -53,6 +58,14 @@ class ByPriority:
             nothing = np.zeros((len(rows), len(view.types)))
             return Allocation(jobs=part.jobs, types=view.types, share=nothing, horizon=EVERY_ROUND)
         return self.policy.allocate(part)
+
+
+def _until_somebody_arrives(allocation: Allocation) -> Allocation:
+    """The same answer, ended by arrivals: the policy may say that newcomers come last, and does not know priorities."""
+    horizon = allocation.horizon
+    if horizon.arrivals_end_it:
+        return allocation
+    return replace(allocation, horizon=horizon._replace(ended_by=horizon.ended_by | {JobsSubmitted}))
 
 
 def _sorted(allocation: Allocation, priority: IntArray) -> Allocation:

@@ -95,9 +95,18 @@ def derived(
             raise ConfigError(
                 f"{path}: a ratio of {ratio.profile!r} to {ratio.of}, which has no speed there; measure it"
             )
-        rows.update({key: rate for key, rate in own_rows.items() if key not in alone})
-        more.update({key: model for key, model in own_models.items() if key not in models})
+        new = {key: rate for key, rate in own_rows.items() if key not in alone}
+        rows.update({key: rate for key, rate in new.items() if not _measured(key[:3], alone, models)})
+        more.update({key: model for key, model in own_models.items() if not _measured(key, alone, models)})
     return rows, more
+
+
+def _measured(key: ModelKey, alone: AloneRates, models: Models) -> bool:
+    """Whether there is a speed on one server, which goes for several servers too where none was measured there."""
+    profile, gpus, type_ = key
+    if key in models or (profile, None, type_) in models:
+        return True
+    return gpus is not None and (profile, gpus, type_, False) in alone
 
 
 def _faster(model: Model, ratio: float) -> Model:

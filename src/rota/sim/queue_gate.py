@@ -74,8 +74,15 @@ class QueueGate:
         return bool(self._unmet) or any(group.waiting for group in groups)
 
     def run(self, jobs: Iterable[int]) -> None:
-        """These jobs run from now on, and no others."""
+        """These jobs run from now on, and no others; one that was preempted makes way for a lower number."""
+        before = self._running or frozenset()
         self._running = frozenset(jobs)
+        for number in sorted(before - self._running):
+            job = self._jobs.get(number)
+            if job is not None and job.limit and job.array in self._arrays:
+                self._admit(job.array, job.limit)
+            if job is not None and job.tenant_limit:
+                self._admit_of_tenant(job.tenant, job.tenant_limit)
 
     def idle_arrays(self) -> list[tuple[int, list[int], list[int]]]:
         """Arrays of which jobs wait while others were let in and do not run: the array, the latter, and the former."""

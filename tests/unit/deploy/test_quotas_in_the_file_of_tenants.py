@@ -78,3 +78,10 @@ def test_a_simulation_refuses_a_type_that_is_not_there_and_notes_quotas_above_ca
 
     assert simulated(tmp_path, "[tenants.a]\nquota = 9\n") == 0
     assert "quotas add up to 9 GPUs, and 8 are there" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("tenants", ["[default]\nquota = 6\n", "[tenants.a]\nquota = 6\n[default]\nquota = 6\n"])
+def test_quotas_above_capacity_are_noted_of_tenants_that_are_not_named(tmp_path, capsys, tenants):
+    assert simulated(tmp_path, tenants) == 0
+
+    assert "quotas add up to 12 GPUs, and 8 are there" in capsys.readouterr().err

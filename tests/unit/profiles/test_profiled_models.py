@@ -163,6 +163,33 @@ def test_a_ratio_also_multiplies_rates_of_a_base(tmp_path):
     assert catalogue.origin(name, 1, "a100") == "derived"
 
 
+@pytest.mark.parametrize(
+    "measured",
+    [
+        '[[rate]]\nprofile = "x"\ngpus = 2\ntype = "a100"\nrate = 20\n',
+        '[[model]]\nprofile = "x"\ngpus = 2\ntype = "a100"\nstep_s = 0.05\n',
+        '[[model]]\nprofile = "x"\ntype = "a100"\nstep_s = 0.05\n',
+    ],
+)
+@pytest.mark.parametrize(
+    "known",
+    [
+        (
+            '[[rate]]\nprofile = "x"\ngpus = 2\ntype = "v100"\nrate = 10\n'
+            '[[rate]]\nprofile = "x"\ngpus = 2\ntype = "v100"\nspread = true\nrate = 8\n'
+        ),
+        '[[model]]\nprofile = "x"\ngpus = 2\ntype = "v100"\nstep_s = 0.1\n',
+    ],
+)
+def test_what_was_measured_in_any_form_goes_before_a_ratio(tmp_path, known, measured):
+    path = tmp_path / "x.toml"
+    path.write_text(f'{known}{measured}[[ratio]]\nprofile = "x"\ntype = "a100"\nof = "v100"\nratio = 3\n')
+
+    catalogue = profiles.load(path)
+
+    assert [catalogue.rate("x", 2, "a100", spread=spread) for spread in (False, True)] == [20.0, 20.0]
+
+
 def test_a_profile_and_a_built_in_catalogue_go_together(tmp_path):
     path = written(tmp_path / "r18.toml", a_model())
 

@@ -321,3 +321,35 @@ def test_an_array_that_lost_a_job_turns_away_whoever_needs_it_at_once():
     gate.over(0, finished=True)
 
     assert gate.take() == ([3], {})
+
+
+@pytest.mark.parametrize("limit", [{"array": 0, "limit": 1}, {"tenant": "a", "tenant_limit": 1}])
+def test_a_job_that_was_preempted_makes_way_for_a_lower_number(limit):
+    gate = QueueGate()
+    gate.arrive(GatedJob(job=0))
+    gate.arrive(GatedJob(job=1, after=(0,), **limit))
+    gate.arrive(GatedJob(job=2, **limit))
+    assert gate.take() == ([0, 2], {})
+    gate.run([0, 2])
+
+    gate.over(0, finished=True)
+    assert not gate.pending, "job 2 runs"
+    gate.run([])
+
+    assert gate.step_aside() == [2]
+    assert gate.take() == ([1], {})
+
+
+def test_the_lowest_number_of_an_array_comes_after_another_one_was_preempted():
+    jobs = table(
+        profile_names=["recorded"] * 4,
+        gpus=[1, 1, 1, 2],
+        total_steps=[100.0, 400.0, 1000.0, 500.0],
+        submitted=[0.0, 0.0, 0.0, 200.0],
+        priority=[0, 0, 0, 5],
+        queue=queue_columns(4, after=[(), ("0",), (), ()], array=["", "a", "a", ""], array_limit=[0, 1, 1, 0]),
+    )
+
+    ends = rota.simulate(jobs=jobs, cluster="v100=2", policy="srtf", seed=0).jobs["finish_s"]
+
+    assert ends.tolist() == pytest.approx([100.0, 1260.0, 1900.0, 860.0])

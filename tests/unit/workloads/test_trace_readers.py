@@ -224,7 +224,9 @@ def test_accounting_is_read_however_sacct_was_asked(tmp_path, header, row):
     assert (jobs.duration.tolist(), jobs.gpus.tolist()) == ([93784.0], [1])
 
 
-@pytest.mark.parametrize(("amount", "gb"), [("1.5T", 1536.0), ("64Gn", 64.0), ("1.2.3G", np.nan), (".", np.nan)])
+@pytest.mark.parametrize(
+    ("amount", "gb"), [("1.5T", 1536.0), ("64Gn", 64.0), ("1.2.3G", np.nan), (".", np.nan), ("0", np.nan)]
+)
 def test_an_amount_of_memory_that_is_none_is_not_known(tmp_path, amount, gb):
     row = f"1|2026-01-05T08:00:00|01:00:00|gres/gpu=1,mem={amount}"
 

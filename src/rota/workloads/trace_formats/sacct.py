@@ -213,5 +213,5 @@ def _asked(alloc: str, req: str, alloc_gres: str, req_gres: str) -> tuple[int, f
     return (
         int(gpus),
         float(cpus) if is_count(cpus) and int(cpus) > 0 else np.nan,
-        float(memory[1]) * GB[memory[2]] if memory else np.nan,
+        float(memory[1]) * GB[memory[2]] if memory and float(memory[1]) > 0 else np.nan,
     )

@@ -11,6 +11,8 @@ from rota.deploy.questions.asking import Questions
 from rota.deploy.questions.following import Follower
 from rota.deploy.scheduler.options import QuestionLimits
 from rota.deploy.scheduler.requests import Refused
+from rota.deploy.server.questions import QuestionDesk
+from rota.rpc import rota_pb2 as pb
 
 
 @pytest.fixture
@@ -42,3 +44,12 @@ def test_a_number_below_0_is_that_of_no_job(state, change):
 
     with pytest.raises(ConfigError, match="there is no job -3"):
         Answers(follower).answer(question)
+
+
+@pytest.mark.parametrize("ask", [QuestionDesk.ledger, QuestionDesk.usage])
+def test_a_span_that_begins_in_the_future_is_refused(ask):
+    desk = QuestionDesk(None, None)
+    request = {QuestionDesk.ledger: pb.LedgerRequest, QuestionDesk.usage: pb.UsageRequest}[ask](last_s=-1e6)
+
+    with pytest.raises(ConfigError, match=r"last_s is -1e\+06; give engine seconds above 0"):
+        asyncio.run(ask(desk, request, None))

@@ -25,6 +25,9 @@ max_running = 2
 [tenants.flood]
 requests_per_s = 20
 request_burst = 20
+[tenants.arrays]
+requests_per_s = 2
+request_burst = 100
 [tenants.streams]
 max_streams = 3
 [tenants.output]
@@ -99,6 +102,19 @@ def test_a_tenant_cannot_fill_the_memory_with_few_large_jobs(clients):
     tenant.cancel(jobs)
     until(lambda: not tenant.jobs(["queued", "waiting"]), 10.0, "the end of the job")
     until(lambda: _accepted(tenant, large), 5.0, "room again")
+
+
+def test_an_array_counts_with_the_bytes_of_all_its_jobs(live, clients):
+    """Each is written down by itself: a request of 200 KB took 200 MB of the disk, again and again."""
+    live.run("tokens", "create", "--tenant", "arrays", "--dir", ".rota/certs", "--out", "arrays.token")
+    large = pb.JobSpec(argv=["true", "x" * 30_000], gpus=64, hold=True, array="0-99")
+    with Client(live.address, certs=live.folder / ".rota" / "certs", token_file=live.folder / "arrays.token") as tenant:
+        tenant._stub.Submit(pb.SubmitRequest(jobs=[large], dry_run=True))
+        assert len(tenant._stub.Submit(pb.SubmitRequest(jobs=[large])).jobs) == 100
+
+        with pytest.raises(grpc.RpcError, match="tenant 'arrays' made more than 2 requests per second"):
+            tenant._stub.Submit(pb.SubmitRequest(jobs=[large]))
+    assert finishes(clients["other"])
 
 
 def _accepted(client, job):

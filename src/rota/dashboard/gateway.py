@@ -7,6 +7,7 @@ everybody else out.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import math
@@ -201,13 +202,12 @@ class Gateway:
 
     async def _lines(self, number: int) -> AsyncIterator[str]:
         self._logs += 1
-        client = await run_in_threadpool(self._another)
         try:
-            async for message in log_messages(client, number):
-                yield f"data: {json.dumps(message)}\n\n" if message else ": \n\n"
+            with contextlib.closing(await run_in_threadpool(self._another)) as client:
+                async for message in log_messages(client, number):
+                    yield f"data: {json.dumps(message)}\n\n" if message else ": \n\n"
         finally:
             self._logs -= 1
-            client.close()
 
     # What changes something
 

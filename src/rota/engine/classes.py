@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -36,6 +36,14 @@ Cell: TypeAlias = "tuple[str, str, int, str]"
 """(profile, belief, GPUs, type): what a speed is learned for."""
 MOST_LEARNED = 100_000
 """Cells that are remembered; those that were learned last stay."""
+
+
+class _Row(NamedTuple):
+    """The speeds of a class: the true ones, those that policies see, and among whose jobs they are learned."""
+
+    true: Speeds
+    known: Speeds
+    belief: str
 
 
 class ClassTable:
@@ -127,9 +135,19 @@ class ClassTable:
         belief: str = "",
     ) -> int:
         """The class of an arriving job; a new row if there was none yet. `belief` as in `Jobs.beliefs`."""
-        key = (profile, gpus, weight, belief or self._reference(profile, gpus), allowed, needs, priority)
-        number = self._number.get(key)
-        return self._append(key) if number is None else number
+        return self._numbers_of([self._key(profile, gpus, weight, allowed, needs, priority, belief)])[0]
+
+    def _key(
+        self, profile: str, gpus: int, weight: float, allowed: TypeSet, needs: Needs, priority: int, belief: str
+    ) -> Key:
+        return profile, gpus, weight, belief or self._reference(profile, gpus), allowed, needs, priority
+
+    def _numbers_of(self, keys: Sequence[Key]) -> list[int]:
+        """The classes of these keys; new rows for those that were not there yet, all at once."""
+        new = [key for key in dict.fromkeys(keys) if key not in self._number]
+        if new:
+            self._append(new)
+        return [self._number[key] for key in keys]
 
     def numbers(self, jobs: Jobs) -> IntArray:
         """The classes of arriving jobs."""
@@ -145,8 +163,8 @@ class ClassTable:
             jobs.profile.tolist(), jobs.gpus.tolist(), jobs.weight.tolist(), jobs.allowed_types(), self._needs(jobs),
             priorities, jobs.beliefs or ("",) * len(jobs),
         )  # fmt: skip
-        classes = [self.number(jobs.profiles[p], *rest) for p, *rest in zip(*columns, strict=True)]
-        return np.array(classes, dtype=np.int64)
+        keys = [self._key(jobs.profiles[p], *rest) for p, *rest in zip(*columns, strict=True)]
+        return np.array(self._numbers_of(keys), dtype=np.int64)
 
     def _needs(self, jobs: Jobs) -> Sequence[Needs]:
         """What each of the jobs needs; nothing where no servers are known."""
@@ -186,10 +204,12 @@ class ClassTable:
         """Add the classes that were saved to an empty table; speeds are those of the catalogue of now, or learned."""
         learned = saved.get("learned", [])
         self._learned = {(str(p), str(b), int(g), str(t)): float(rate) for p, b, g, t, rate in learned}
+        keys: list[Key] = []
         for profile, gpus, weight, reference, allowed, *more in saved["keys"]:
             needs = _needs_of(*more[0]) if more else NOTHING
             priority = int(more[1]) if len(more) > 1 else 0
-            self._append((str(profile), int(gpus), float(weight), reference, tuple(allowed), needs, priority))
+            keys.append((str(profile), int(gpus), float(weight), reference, tuple(allowed), needs, priority))
+        self._numbers_of(keys)
         self._drawn = int(saved["drawn"])
 
     def learn(self, first: IntArray, second: IntArray, types: IntArray) -> None:
@@ -250,45 +270,56 @@ class ClassTable:
         assert isinstance(self._source, PairEstimates)  # that is what `estimating` says
         return self._source.reference(profile, gpus, self._drawn - 1)
 
-    def _append(self, key: Key) -> int:
-        profile, gpus, weight, reference, allowed, needs, priority = key
-        base = self._configure(profile, gpus, needs)
+    def _append(self, keys: Sequence[Key]) -> None:
+        """New rows. All at once: what is there already is copied, and a submission may bring thousands."""
+        bases = self._configure(keys)
+        rows = [self._row(key, base) for key, base in zip(keys, bases, strict=True)]
+        for key in keys:
+            self._number[key] = len(self._number)
+        known = [row.known for row in rows]
+        true = [row.true for row in rows]
+        old = self.value
+        speeds = _with_rows(Speeds(old.throughput, old.spread, old.step_s), known)
+        slower = any(bool(np.any(row.spread < row.throughput)) for row in known)
+        self.value = Classes(
+            profile=(*old.profile, *(key[0] for key in keys)),
+            gpus=frozen(np.append(old.gpus, [key[1] for key in keys])),
+            weight=frozen(np.append(old.weight, [key[2] for key in keys])),
+            **_speed_columns(speeds),
+            spreading_costs=old.spreading_costs or slower,
+            configurations=self._configurations.value,
+            pairs=self._pairs.snapshot(self._source),
+            allowed=(*old.allowed, *(key[4] for key in keys)),
+            needs=(*old.needs, *(key[5] for key in keys)),
+            bound=self._bound(old, keys),
+            priority=_with_priorities(old, [key[6] for key in keys]),
+            truth=None if old.truth is None else _with_rows(old.truth, true),
+            beliefs=(*old.beliefs, *(row.belief for row in rows)),
+        )
+
+    def _row(self, key: Key, base: list[float]) -> _Row:
+        """The speeds of a new class."""
+        profile, gpus, _, reference, allowed, needs, _ = key
         true = self._speeds(key, base)
         belief = "" if self.estimating else reference or ""
         kind = (profile, belief, gpus)
         known = self._as_learned(kind, self._believed(key, base) if belief and self._beliefs is not None else true)
         if belief:
             self._expected[kind] = dict(zip(self._types, true.throughput.tolist(), strict=True))
-        number = len(self._number)
-        self._number[key] = number
         self._pairs.append((profile, gpus, reference if self.estimating else None, NOWHERE if needs else allowed))
-        old = self.value
-        speeds = _with_row(Speeds(old.throughput, old.spread, old.step_s), known)
-        slower = bool(np.any(known.spread < known.throughput))
-        self.value = Classes(
-            profile=(*old.profile, profile),
-            gpus=frozen(np.append(old.gpus, gpus)),
-            weight=frozen(np.append(old.weight, weight)),
-            **_speed_columns(speeds),
-            spreading_costs=old.spreading_costs or slower,
-            configurations=self._configurations.value,
-            pairs=self._pairs.snapshot(self._source),
-            allowed=(*old.allowed, allowed),
-            needs=(*old.needs, needs),
-            bound=self._bound(old, gpus, needs),
-            priority=_with_priority(old, priority),
-            truth=None if old.truth is None else _with_row(old.truth, true),
-            beliefs=(*old.beliefs, belief),
-        )
-        return number
+        return _Row(true, known, belief)
 
-    def _bound(self, old: Classes, gpus: int, needs: Needs) -> BoolArray | None:
-        """The rows of before and that of one more class; None as long as nobody is bound."""
-        binds = types_that_bind(self._cluster, gpus, needs) if needs and self._cluster is not None else []
-        if old.bound is None and not any(binds):
+    def _bound(self, old: Classes, keys: Sequence[Key]) -> BoolArray | None:
+        """The rows of before and those of more classes; None as long as nobody is bound."""
+        nowhere = [False] * len(self._types)
+        more = [
+            types_that_bind(self._cluster, key[1], key[5]) if key[5] and self._cluster is not None else nowhere
+            for key in keys
+        ]
+        if old.bound is None and not any(any(binds) for binds in more):
             return None
         before = np.zeros((len(old), len(self._types)), dtype=np.bool_) if old.bound is None else old.bound
-        return frozen(np.vstack([before, np.array(binds or [False] * len(self._types))]))
+        return frozen(np.vstack([before, np.array(more)]))
 
     def _speeds(self, key: Key, base: list[float]) -> Speeds:
         """The rates of a class by type, as the catalogue has them."""
@@ -318,14 +349,18 @@ class ClassTable:
         step_s = np.divide(1.0, throughput, out=np.full(len(throughput), np.inf), where=throughput > 0)
         return Speeds(throughput, spread, step_s)
 
-    def _configure(self, profile: str, gpus: int, needs: Needs) -> list[float]:
+    def _configure(self, keys: Sequence[Key]) -> list[list[float]]:
         """Tell the configurations; what the proportional share makes of the rates in the catalogue, by type."""
+        return self._configurations.add_classes([(key[1], self._sensitivities(key[0], key[1]), key[5]) for key in keys])
+
+    def _sensitivities(self, profile: str, gpus: int) -> list[Sensitivity | None]:
+        """By type, how a job depends on CPUs and memory; None where nobody measured that."""
         tables: list[Sensitivity | None] = [None] * len(self._types)
         if isinstance(self._source, Sensitivities) and self._source.known(profile):
             for at, gpu_type in enumerate(self._types):
                 with contextlib.suppress(ProfileMissing):
                     tables[at] = self._source.sensitivity(profile, gpus, gpu_type)
-        return self._configurations.add_class(gpus, tables, needs)
+        return tables
 
     def _rates(self, profile: str, gpus: int, base: list[float], *, spread: bool) -> list[float]:
         """By type; 0 where a known profile was not measured with so many GPUs, which rules out that type alone."""
@@ -363,23 +398,23 @@ def _plain_key(key: Key) -> list[Any]:
     return [*first, list(allowed), *asked, *([priority] if priority else [])]
 
 
-def _with_priority(old: Classes, priority: int) -> IntArray | None:
-    """Priorities of before and that of one more class; None as long as all are 0."""
-    if old.priority is None and priority == 0:
+def _with_priorities(old: Classes, priorities: list[int]) -> IntArray | None:
+    """Priorities of before and those of more classes; None as long as all are 0."""
+    if old.priority is None and not any(priorities):
         return None
     before = np.zeros(len(old), dtype=np.int64) if old.priority is None else old.priority
-    return frozen(np.append(before, priority))
+    return frozen(np.append(before, priorities))
 
 
 def _needs_of(cpus: Any, memory_gb: Any, labels: Any) -> Needs:
     return Needs(float(cpus), float(memory_gb), tuple(str(label) for label in labels))
 
 
-def _with_row(speeds: Speeds, row: Speeds) -> Speeds:
+def _with_rows(speeds: Speeds, rows: Sequence[Speeds]) -> Speeds:
     return Speeds(
-        frozen(np.vstack([speeds.throughput, row.throughput])),
-        frozen(np.vstack([speeds.spread, row.spread])),
-        frozen(np.vstack([speeds.step_s, row.step_s])),
+        frozen(np.vstack([speeds.throughput, *(row.throughput for row in rows)])),
+        frozen(np.vstack([speeds.spread, *(row.spread for row in rows)])),
+        frozen(np.vstack([speeds.step_s, *(row.step_s for row in rows)])),
     )
 
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from rota.core.arrays import frozen
+from rota.core.arrays import IntArray, frozen
 from rota.core.cluster import Cluster, Resources
 from rota.core.configurations import Configurations, Holding, Measured, Shape, raised, relative_speed, within_share
 from rota.core.errors import ProfileMissing
@@ -42,6 +43,20 @@ def _largest(sizes: list[Resources]) -> tuple[Resources, ...]:
         if not any(other.cpus >= size.cpus and other.memory_gb >= size.memory_gb for other in kept):
             kept.append(size)
     return tuple(kept)
+
+
+class _Group(NamedTuple):
+    """The configurations of one class; rows are by type."""
+
+    gpus: int
+    base: list[float]
+    """Speed with the proportional share, relative to the rate in the catalogue."""
+    fair: list[int]
+    full: list[int]
+    cut: list[int]
+    by_type: tuple[Measured | None, ...]
+    problem: str
+    needs: Needs
 
 
 class ConfigurationTable:
@@ -76,7 +91,17 @@ class ConfigurationTable:
         That is 0 on a type whose proportional share lies outside what was measured: the class cannot run there. No
         configuration has less than the CPUs and memory that the class needs.
         """
-        group = len(self.value.gpus)
+        return self.add_classes([(gpus, tables, needs)])[0]
+
+    def add_classes(self, asked: Sequence[tuple[int, list[Sensitivity | None], Needs]]) -> list[list[float]]:
+        """Several of them, of which each is (GPUs, tables by type, needs): what there is already is copied once."""
+        first = len(self.value.gpus)
+        groups = [self._group(first + at, *one) for at, one in enumerate(asked)]
+        self._renew(groups)
+        return [group.base for group in groups]
+
+    def _group(self, group: int, gpus: int, tables: list[Sensitivity | None], needs: Needs) -> _Group:
+        """The configurations of one class, whose number it is."""
         base: list[float] = []
         fair: list[int] = []
         full: list[int] = []
@@ -108,42 +133,32 @@ class ConfigurationTable:
             by_type[-1] = measured
         if problem and any(base):  # otherwise its jobs are refused with this reason
             log.warning("%s", problem)
-        self._renew(gpus, fair, full, cut, tuple(by_type), problem, needs)
-        return base
+        return _Group(gpus, base, fair, full, cut, tuple(by_type), problem, needs)
 
-    def _renew(
-        self,
-        gpus: int,
-        fair: list[int],
-        full: list[int],
-        cut: list[int],
-        by_type: tuple[Measured | None, ...],
-        problem: str,
-        needs: Needs,
-    ) -> None:
-        """The value with one class more."""
+    def _renew(self, groups: Sequence[_Group]) -> None:
+        """The value with some classes more."""
         old = self.value
-        problems = old.problems
-        if problem:
-            problems = {**problems, len(old.gpus): problem}
+        first = len(old.gpus)
+        problems = {first + at: group.problem for at, group in enumerate(groups) if group.problem}
+        measured = (one is not None for group in groups for one in group.by_type)
         rows = self._rows
         speed = np.array([row.speed for row in rows])
-        all_full = np.vstack([old.full, np.array(full, dtype=np.int64)])
+        all_full = _with_rows(old.full, [group.full for group in groups])
         self.value = Configurations(
             shapes=self._shapes,
             two_valued=self._two_valued,
-            gpus=(*old.gpus, gpus),
+            gpus=(*old.gpus, *(group.gpus for group in groups)),
             cpus=frozen(np.array([row.cpus for row in rows])),
             memory_gb=frozen(np.array([row.memory_gb for row in rows])),
             speed=frozen(speed),
-            fair=frozen(np.vstack([old.fair, np.array(fair, dtype=np.int64)])),
+            fair=frozen(_with_rows(old.fair, [group.fair for group in groups])),
             full=frozen(all_full),
-            cut=frozen(np.vstack([old.cut, np.array(cut, dtype=np.int64)])),
+            cut=frozen(_with_rows(old.cut, [group.cut for group in groups])),
             best=frozen(speed[all_full].max(axis=1)),
-            problems=problems,
-            sensitive=old.sensitive or any(measured is not None for measured in by_type),
-            by_class=(*old.by_class, by_type),
-            needs=(*old.needs, needs),
+            problems={**old.problems, **problems} if problems else old.problems,
+            sensitive=old.sensitive or any(measured),
+            by_class=(*old.by_class, *(group.by_type for group in groups)),
+            needs=(*old.needs, *(group.needs for group in groups)),
             _choices=old._choices,  # noqa: SLF001 - what was worked out before stays true
         )
 
@@ -161,6 +176,10 @@ class ConfigurationTable:
         if number == len(self._rows):
             self._rows.append(holding)
         return number
+
+
+def _with_rows(before: IntArray, rows: list[list[int]]) -> IntArray:
+    return np.vstack([before, np.array(rows, dtype=np.int64)])
 
 
 def _wish(gpus: int, measured: Measured, most_cpus: float, most_memory: float) -> Holding:

@@ -156,6 +156,22 @@ def test_members_that_no_backup_has_are_refused(tmp_path, name):
     assert not (tmp_path.parent / "escaped").exists()
 
 
+@pytest.mark.parametrize(
+    "manifest", [b"[" * 100_000, b'{"format": 1, "last_event": 1e999}', b'{"format": 1e999}', b"[]"]
+)
+def test_a_manifest_that_makes_no_sense_is_one_message(tmp_path, manifest):
+    fields = b'{"version": "", "made": "", "journal_id": "", "members": {}, '
+    body = manifest.replace(b"{", fields, 1) if manifest.startswith(b"{") else manifest
+    with tarfile.open(tmp_path / "odd.tar", "w") as tar:
+        for name, content in (("state.db", b"x"), ("manifest.json", body)):
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+
+    with pytest.raises(ConfigError, match=r"its manifest cannot be read|it has format"):
+        check_backup(tmp_path / "odd.tar")
+
+
 def test_a_full_disk_is_one_message_and_leaves_nothing(site, tmp_path):
     _, folder, _ = site
     full = tmp_path / "full"

@@ -6,6 +6,8 @@ import pytest
 
 from builders import FAST, SLOW, Speeds, ids
 from rota.core.errors import ProfileMissing, UnknownName
+from rota.core.jobs import table as table_of_jobs
+from rota.engine import classes, configurations
 from rota.engine.classes import ClassTable
 from rota.profiles import Catalogue
 
@@ -24,6 +26,38 @@ def test_a_class_keeps_its_number():
     assert numbers == [0, 1, 2, 0]
     assert table.value.profile == (FAST, SLOW, FAST)
     assert table.value.weight.tolist() == [1.0, 1.0, 2.0]
+
+
+def test_thousands_of_kinds_that_arrive_at_once_copy_what_is_there_once(monkeypatch):
+    """One after the other, 10,000 kinds of one submission kept the thread that decides busy for eight seconds."""
+    made = []
+    for module, name in ((classes, "Classes"), (configurations, "Configurations")):
+        real = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda real=real, name=name, **columns: made.append(name) or real(**columns))
+    weights = [1.0 + number / 1000 for number in range(200)] * 2
+    count = len(weights)
+    jobs = table_of_jobs(
+        profile_names=[FAST, SLOW] * (count // 2), gpus=[1] * count, total_steps=[1.0] * count, submitted=[0.0] * count,
+        weight=weights,
+    )  # fmt: skip
+    together, apart = a_table(), a_table()
+    together.number(FAST, 4, 1.0)
+    apart.number(FAST, 4, 1.0)
+    made.clear()
+
+    numbers = together.numbers(jobs)
+    assert sorted(made) == ["Classes", "Configurations"]
+
+    one_by_one = [apart.number((FAST, SLOW)[at % 2], 1, weight) for at, weight in enumerate(weights)]
+    assert numbers.tolist() == one_by_one == [*range(1, 201)] * 2
+    assert together.keys() == apart.keys()
+    for column in ("profile", "allowed", "needs", "beliefs", "spreading_costs"):
+        assert getattr(together.value, column) == getattr(apart.value, column)
+    for column in ("gpus", "weight", "throughput", "spread", "step_s", "best_step_s", "runs_on"):
+        assert getattr(together.value, column).tolist() == getattr(apart.value, column).tolist()
+    for column in ("cpus", "memory_gb", "speed", "fair", "full", "cut", "best"):
+        known = (getattr(one.value.configurations, column).tolist() for one in (together, apart))
+        assert next(known) == next(known)
 
 
 def test_only_gangs_are_slower_when_they_are_spread():

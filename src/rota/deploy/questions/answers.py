@@ -115,9 +115,9 @@ class Answers:
     def _what_if(self, question: Mapping[str, Any], _: float) -> Fields:
         tenant = question.get("tenant")
         fields = dict(question["change"])
-        for number in (fields.get("job", -1), *fields.get("cancel", ()), *fields.get("release", ())):
-            if number >= 0:
-                self._job(int(number), tenant)
+        again = [fields["job"]] if fields.get("job", -1) != -1 else []
+        for number in (*again, *fields.get("cancel", ()), *fields.get("release", ())):
+            self._job(int(number), tenant)
         fork = self._fork(question)
         change = change_from(fields)
         registry = self._follower.recovered.registry

@@ -116,9 +116,10 @@ class Questions:
             try:
                 async with self._turn:
                     limit_s = min(most_cpu_s or self._limits.cpu_s, self._limits.cpu_s)
-                    return _answer(await self._reply({"question": dict(question), "cpu_s": limit_s}, budget))
+                    reply = await self._reply({"question": dict(question), "cpu_s": limit_s}, budget)
             finally:
                 self._waiting -= 1
+        return _answer(reply, all_may_be_told=question.get("tenant") is None)
 
     async def _reply(self, asked: Mapping[str, Any], budget: Budget) -> dict[str, Any]:
         """What the process says. It is charged to the budget whoever still waits for it."""
@@ -203,12 +204,14 @@ async def _said(process: Process, line: bytes, timeout_s: float) -> dict[str, An
     return answer
 
 
-def _answer(reply: Mapping[str, Any]) -> dict[str, Any]:
+def _answer(reply: Mapping[str, Any], *, all_may_be_told: bool) -> dict[str, Any]:
     if "refused" in reply:
         raise Refused("INVALID_ARGUMENT", str(reply["refused"]))
     if "exhausted" in reply:
         raise Refused("RESOURCE_EXHAUSTED", str(reply["exhausted"]))
     if "failed" in reply:
-        raise Refused("INTERNAL", f"the question failed ({reply['failed']}); the scheduler's log has more")
+        # Words of an exception may be about anybody's jobs.
+        why = str(reply["failed"]) if all_may_be_told else str(reply["failed"]).partition(":")[0]
+        raise Refused("INTERNAL", f"the question failed ({why}); the scheduler's log has more")
     answer: dict[str, Any] = {**reply["answer"], "cpu_s": reply["cpu_s"]}
     return answer

@@ -31,7 +31,7 @@ from typing import IO, Any
 from rota._version import __version__
 from rota.core.errors import ConfigError, OutputError
 from rota.core.files import replacing, sync_folder
-from rota.core.parsing import is_count
+from rota.core.parsing import is_count, parse_json
 from rota.deploy.clocks import wall_date
 from rota.deploy.scheduler import archive, journal_layout, lost_events
 from rota.deploy.scheduler.journal import beside, lock
@@ -363,7 +363,7 @@ def _extract(file: IO[bytes], target: Path | None) -> tuple[int, str]:
 
 def _manifest(body: bytes) -> Manifest:
     try:
-        fields = json.loads(body)
+        fields = parse_json(body)
         if not is_count(str(fields["format"])) or int(fields["format"]) > FORMAT:
             raise ConfigError(f"it has format {fields['format']!r}; this version of Rota reads format {FORMAT}")
         return Manifest(
@@ -373,7 +373,7 @@ def _manifest(body: bytes) -> Manifest:
             last_event=int(fields["last_event"]),
             members={str(name): (int(size), str(digest)) for name, (size, digest) in fields["members"].items()},
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ConfigError(f"its manifest cannot be read ({type(error).__name__}: {error})") from error
 
 

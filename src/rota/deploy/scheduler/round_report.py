@@ -42,6 +42,9 @@ from rota.deploy.scheduler.tenant_limits import Hold, TenantLimits
 from rota.deploy.tenants import Tenants
 from rota.engine.live_state import LiveState
 
+_MOST_KINDS = 2_000
+"""Kinds of jobs of which it is remembered whether they fit; beyond that those of jobs that are gone are forgotten."""
+
 
 def cluster_now(registry: Registry, declared: Cluster | None, catalogue: Throughputs) -> Cluster | None:
     """The servers that are up, their types from slow to fast; None if there is none.
@@ -112,6 +115,8 @@ class RoundReport:
     def events(self, state: LiveState, now: float, since: float) -> list[Event]:
         """Events for the engine, in an order in which each makes sense after the ones before."""
         live = list(self._registry.live.values())
+        if len(self._fit) > max(_MOST_KINDS, 4 * len(live)):
+            self._fit = {}
         known = [job for job in live if job.admitted]
         over = [job for job in known if job.final_phase is not None and job.attempt is None]
         numbers_over = {job.id for job in over}

@@ -71,9 +71,11 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         check: Callable[[Any], None] = lambda _: None,
         admission: Admission | None = None,
         uncounted: frozenset[str] = frozenset(),
+        more_bytes: Callable[[Any], int] = lambda _: 0,
     ) -> None:
         """`check` looks at every decoded request and raises ConfigError if it is out of bounds.
 
+        `more_bytes` says how many bytes a decoded request stands for beyond its own.
         Calls to `uncounted` methods and their answers do not count as requests of a tenant.
         """
         unknown = sorted(
@@ -87,6 +89,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         self._revoked = revoked
         self._insecure = insecure
         self._check_bounds = check
+        self._more_bytes = more_bytes
         self._admission = admission or Admission(Tenants())
         self._uncounted = uncounted
         self.audit = audit or Audit()
@@ -182,7 +185,10 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         async def call(request: Any, context: Any) -> Any:
             try:
                 identity = self._enter(request, context, method)
-                answer = inner(self._strict(decode)(request), context)
+                message = self._strict(decode)(request)
+                if method not in self._uncounted:
+                    self._admission.charge(identity, self._more_bytes(message))
+                answer = inner(message, context)
                 return self._counted(
                     identity, method, await answer if inspect.isawaitable(answer) else answer
                 )

@@ -56,14 +56,14 @@ class QuestionDesk:
 
     async def ledger(self, request: pb.LedgerRequest, caller: Caller) -> pb.Answer:
         """Who had how much."""
+        _check_last(request.last_s)
         return await self._ask(caller, kind="ledger", last_s=request.last_s)
 
     async def usage(self, request: pb.UsageRequest, caller: Caller) -> pb.Answer:
         """GPUs, CPUs and memory over time."""
         if not 0 <= request.points <= _MOST_POINTS:
             raise ConfigError(f"points is {request.points}; give 1 to {_MOST_POINTS}, or 0 for {_USUAL_POINTS}")
-        if request.last_s < 0:
-            raise ConfigError(f"last_s is {request.last_s:g}; give engine seconds above 0, or 0 for all that is known")
+        _check_last(request.last_s)
         return await self._ask(caller, kind="usage", last_s=request.last_s, points=request.points or _USUAL_POINTS)
 
     async def occupancy(self, request: pb.OccupancyRequest, caller: Caller) -> pb.Answer:
@@ -85,6 +85,12 @@ class QuestionDesk:
         event = int(answer.pop("event", 0))
         cpu_s = float(answer.pop("cpu_s", 0.0))
         return pb.Answer(json=json.dumps(answer), event=event, cpu_s=cpu_s)
+
+
+def _check_last(last_s: float) -> None:
+    """ConfigError for a span that ends before it begins."""
+    if last_s < 0:
+        raise ConfigError(f"last_s is {last_s:g}; give engine seconds above 0, or 0 for all that is known")
 
 
 def _change(request: pb.WhatIfRequest, caller: Caller) -> dict[str, Any]:

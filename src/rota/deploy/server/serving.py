@@ -38,6 +38,7 @@ from rota.deploy.server.logs import LogService, log_service
 from rota.deploy.server.replication import Replication
 from rota.deploy.server.replication_files import FileReplication
 from rota.deploy.server.side_files import SideFiles
+from rota.deploy.server.submission_limits import bytes_of_arrays
 from rota.deploy.stopping import stop_on_eof, stop_on_signals
 from rota.deploy.tenants import TenantsInForce
 from rota.deploy.waiting import happens
@@ -156,6 +157,7 @@ def _server(
         check=bounds.check,
         admission=Admission(TenantsInForce(lambda: scheduler.options.tenants), owner_time=scheduler.owner_time),
         uncounted=UNCOUNTED,
+        more_bytes=bytes_of_arrays,
     )
     server = grpc.aio.server(interceptors=[guard], options=list(SERVER_OPTIONS))
 

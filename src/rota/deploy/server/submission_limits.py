@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+from rota.core.errors import ConfigError
+from rota.core.job_arrays import array_size
 from rota.core.job_spec import JobSpec
 from rota.deploy.scheduler.requests import Refused
 from rota.deploy.security.subjects import check_name
 from rota.deploy.server.handlers import Caller
 from rota.deploy.tenants import Tenants
 from rota.rpc import rota_pb2 as pb
+
+
+def bytes_of_arrays(request: Any) -> int:
+    """Bytes that the jobs of arrays take beyond what was sent: each of them is written down with its whole command."""
+    if not isinstance(request, pb.SubmitRequest) or request.dry_run:
+        return 0
+    return sum(message.ByteSize() * (_jobs_of(message) - 1) for message in request.jobs if message.array)
+
+
+def _jobs_of(message: pb.JobSpec) -> int:
+    """How many jobs an entry is; one, if its array cannot be: it will be refused."""
+    try:
+        return array_size(message.array)
+    except ConfigError:
+        return 1
 
 
 def check_allowed(spec: JobSpec, caller: Caller, tenants: Tenants) -> None:

@@ -171,6 +171,13 @@ def spec_from(values: Mapping[str, Any]) -> JobSpec:
     return JobSpec(**{name: value for name, value in values.items() if value is not None})
 
 
+def bytes_of(spec: JobSpec) -> int:
+    """Characters of a job, roughly; each counts as a byte."""
+    variables = sum(len(name) + len(value) for name, value in spec.env.items())
+    before = 8 * (len(spec.after) + len(spec.after_any))
+    return 200 + len(spec.name) + sum(map(len, spec.argv)) + variables + before
+
+
 def with_hidden_values(spec: JobSpec) -> JobSpec:
     """The job without the values of its environment."""
     return dataclasses.replace(spec, env=dict.fromkeys(spec.env, HIDDEN)) if spec.env else spec

@@ -25,6 +25,7 @@ from rota.core.jobs import Jobs
 from rota.core.needs import NOTHING, Needs, types_that_bind, types_that_hold
 from rota.core.ports import Beliefs, Sensitivities, Throughputs, measured_rate, on_servers
 from rota.core.sensitivity import Sensitivity
+from rota.engine.class_columns import columns_of, speed_columns, with_priorities, with_rows
 from rota.engine.configurations import ConfigurationTable
 from rota.engine.pair_rates import PairEstimates, PairRates, only_on
 
@@ -98,7 +99,7 @@ class ClassTable:
 
     def __getstate__(self) -> dict[str, Any]:
         """Everything but where the rates came from (see `attach`), and pairs that follow from it."""
-        columns = _columns(self.value)
+        columns = columns_of(self.value)
         return {**self.__dict__, "_source": None, "_beliefs": None, "_holds": None, "value": None, "_value": columns}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
@@ -254,9 +255,9 @@ class ClassTable:
         return Speeds(throughput, spread, step_s)
 
     def _renew(self, speeds: Speeds | None = None) -> None:
-        columns = _columns(self.value)
+        columns = columns_of(self.value)
         if speeds is not None:
-            columns |= _speed_columns(speeds)
+            columns |= speed_columns(speeds)
         snapshot = self._pairs.snapshot(self._source)
         self.value = Classes(**columns, configurations=self._configurations.value, pairs=snapshot)
 
@@ -279,21 +280,21 @@ class ClassTable:
         known = [row.known for row in rows]
         true = [row.true for row in rows]
         old = self.value
-        speeds = _with_rows(Speeds(old.throughput, old.spread, old.step_s), known)
+        speeds = with_rows(Speeds(old.throughput, old.spread, old.step_s), known)
         slower = any(bool(np.any(row.spread < row.throughput)) for row in known)
         self.value = Classes(
             profile=(*old.profile, *(key[0] for key in keys)),
             gpus=frozen(np.append(old.gpus, [key[1] for key in keys])),
             weight=frozen(np.append(old.weight, [key[2] for key in keys])),
-            **_speed_columns(speeds),
+            **speed_columns(speeds),
             spreading_costs=old.spreading_costs or slower,
             configurations=self._configurations.value,
             pairs=self._pairs.snapshot(self._source),
             allowed=(*old.allowed, *(key[4] for key in keys)),
             needs=(*old.needs, *(key[5] for key in keys)),
             bound=self._bound(old, keys),
-            priority=_with_priorities(old, [key[6] for key in keys]),
-            truth=None if old.truth is None else _with_rows(old.truth, true),
+            priority=with_priorities(old, [key[6] for key in keys]),
+            truth=None if old.truth is None else with_rows(old.truth, true),
             beliefs=(*old.beliefs, *(row.belief for row in rows)),
         )
 
@@ -385,12 +386,6 @@ class ClassTable:
         return seconds
 
 
-_COLUMNS = (
-    "profile", "gpus", "weight", "throughput", "spread", "spreading_costs", "step_s", "best_step_s", "runs_on",
-    "allowed", "needs", "bound", "priority", "truth", "beliefs",
-)  # fmt: skip
-
-
 def _plain_key(key: Key) -> list[Any]:
     """What makes a class; needs and priority only where there are some."""
     *first, allowed, needs, priority = key
@@ -398,36 +393,5 @@ def _plain_key(key: Key) -> list[Any]:
     return [*first, list(allowed), *asked, *([priority] if priority else [])]
 
 
-def _with_priorities(old: Classes, priorities: list[int]) -> IntArray | None:
-    """Priorities of before and those of more classes; None as long as all are 0."""
-    if old.priority is None and not any(priorities):
-        return None
-    before = np.zeros(len(old), dtype=np.int64) if old.priority is None else old.priority
-    return frozen(np.append(before, priorities))
-
-
 def _needs_of(cpus: Any, memory_gb: Any, labels: Any) -> Needs:
     return Needs(float(cpus), float(memory_gb), tuple(str(label) for label in labels))
-
-
-def _with_rows(speeds: Speeds, rows: Sequence[Speeds]) -> Speeds:
-    return Speeds(
-        frozen(np.vstack([speeds.throughput, *(row.throughput for row in rows)])),
-        frozen(np.vstack([speeds.spread, *(row.spread for row in rows)])),
-        frozen(np.vstack([speeds.step_s, *(row.step_s for row in rows)])),
-    )
-
-
-def _speed_columns(speeds: Speeds) -> dict[str, Any]:
-    """Columns of classes that follow from their speeds."""
-    return {
-        "throughput": speeds.throughput,
-        "spread": speeds.spread,
-        "step_s": speeds.step_s,
-        "best_step_s": frozen(speeds.step_s.min(axis=1)),
-        "runs_on": frozen(speeds.throughput > 0),
-    }
-
-
-def _columns(classes: Classes) -> dict[str, Any]:
-    return {name: getattr(classes, name) for name in _COLUMNS}

@@ -49,6 +49,18 @@ def test_only_so_many_stay_and_those_that_ended_last():
     assert harness.submit() == 5  # numbers are not given twice
 
 
+def test_jobs_that_are_over_take_no_more_memory_than_they_may():
+    harness = Harness(retention=Retention(keep_finished_bytes=25_000))
+    jobs = [finished(harness, argv=("true", "x" * 10_000), emulated=False) for _ in range(5)]
+
+    harness.wait(1.0)
+
+    assert list(harness.registry.jobs) == jobs[-2:]
+    assert 20_000 < harness.registry.ended_bytes < 25_000
+    archived = harness.requests.job(jobs[0], None)
+    assert len(archived.spec.argv[1]) == 10_000
+
+
 def test_the_same_request_is_the_same_submission_after_its_jobs_left():
     harness = Harness(retention=Retention(keep_finished_jobs=0))
     job = finished(harness, request="r")

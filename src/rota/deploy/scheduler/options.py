@@ -34,6 +34,8 @@ class Retention:
     """Wall seconds."""
     keep_finished_jobs: int = 10_000
     """The largest number of them; those that ended last stay."""
+    keep_finished_bytes: float = 64e6
+    """Size of their commands and variables together at most, likewise: one job may have a megabyte of them."""
     keep_jobs_s: float = 90 * _DAY_S
     """Wall seconds that jobs which are over can be asked for at all."""
     keep_events_s: float = 30 * _DAY_S

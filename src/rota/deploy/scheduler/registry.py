@@ -15,6 +15,7 @@ from typing import Any
 
 from rota.core import events as engine_events
 from rota.core.errors import IllegalTransition
+from rota.core.job_spec import bytes_of
 from rota.core.lifecycle import FINAL_PHASES, JobPhase
 from rota.deploy import events as deploy_events
 from rota.deploy.scheduler import attempt_accounts
@@ -84,6 +85,8 @@ class Registry:
         # Number of the jobs of each tenant that are not over.
         self.live_by_tenant = Counter(job.tenant for job in self.live.values())
         self.queue = QueueIndex(self.jobs)
+        # Size of the jobs that are over, in bytes.
+        self.ended_bytes = sum(bytes_of(job.spec) for job in self.ended.values())
         self.changes = 0  # Number of events that were applied.
 
     def _handlers(self) -> dict[type, Callable[[Any], None]]:
@@ -212,6 +215,7 @@ class Registry:
         if not self.live_by_tenant[job.tenant]:
             del self.live_by_tenant[job.tenant]
         self.ended[number] = job
+        self.ended_bytes += bytes_of(job.spec)
         job.reason = job.reason if job.final_phase else reason
         job.ended = at if job.ended < 0 else job.ended
         self.counts[job.phase] += 1
@@ -219,7 +223,8 @@ class Registry:
     def _archived(self, event: deploy_events.JobsArchived) -> None:
         for number in event.jobs:
             job = self.jobs.pop(number)
-            self.ended.pop(number, None)
+            if self.ended.pop(number, None) is not None:
+                self.ended_bytes -= bytes_of(job.spec)
             self.archived += 1
             jobs = self.requests.get(job.request, ())
             if jobs and not any(other in self.jobs for other in jobs):

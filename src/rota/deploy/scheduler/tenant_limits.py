@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from rota.core.job_spec import JobSpec
+from rota.core.job_spec import JobSpec, bytes_of
 from rota.deploy.scheduler.node_offers import Refused
 from rota.deploy.scheduler.records import Job
 from rota.deploy.scheduler.registry import Registry
@@ -110,7 +110,7 @@ class QueueLimits:
             self._check_number(tenant, sum(size for _, size in entries))
             edges = sum(size * (len(spec.after) + len(spec.after_any)) for spec, size in entries)
             self._check_dependencies(tenant, edges)
-            self._check_bytes(tenant, sum(size * _size(spec) for spec, size in entries))
+            self._check_bytes(tenant, sum(size * bytes_of(spec) for spec, size in entries))
 
     def _check_checkpoints(self, tenant: str) -> None:
         if self.limits.too_many_checkpoints(tenant):
@@ -159,11 +159,4 @@ class QueueLimits:
 
     def _count(self, tenant: str) -> int:
         jobs = (job for job in self.registry.live.values() if job.tenant == tenant)
-        return sum(_size(self.secrets.filled(job)) for job in jobs)
-
-
-def _size(spec: JobSpec) -> int:
-    """Characters of a job, roughly; each counts as a byte."""
-    variables = sum(len(name) + len(value) for name, value in spec.env.items())
-    before = 8 * (len(spec.after) + len(spec.after_any))
-    return 200 + len(spec.name) + sum(map(len, spec.argv)) + variables + before
+        return sum(bytes_of(self.secrets.filled(job)) for job in jobs)

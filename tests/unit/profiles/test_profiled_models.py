@@ -243,6 +243,19 @@ def test_a_profile_without_any_speed_is_refused(tmp_path, cell):
         profiles.load(path)
 
 
+def test_a_pipeline_without_speeds_is_refused(tmp_path):
+    """Other storage and ratios are computed cell by cell: without cells both would be ignored."""
+    head, _, rest = document_text(ProfileDocument(name="mine", models=[a_model()])).partition("[[model]]")
+    model = '[[model]]\nprofile = "r18"\ntype = "v100"\ngpus = 1\nstep_s = 0.1\n'
+    path = tmp_path / "r18.toml"
+    path.write_text("\n".join(line for line in head.splitlines() if "axis" not in line) + "\n" + model)
+    assert profiles.load(path).rate("r18", 1, "v100") == 10.0
+    path.write_text(path.read_text() + rest[rest.index("[model.pipeline]") :])
+
+    with pytest.raises(ConfigError, match="a pipeline without speeds"):
+        profiles.load(path)
+
+
 @pytest.mark.parametrize(
     ("second", "said"),
     [

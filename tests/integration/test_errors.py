@@ -56,7 +56,8 @@ def simulate(folder, *arguments, **options):
         (("--measure", "7:7"), "empty"),
         (("--round", "-1"), "positive"),
         (("--until", "nan"), "positive"),
-        (("--seed", "x"), "--seed"),
+        (("--round", "5m"), "'5m' is not a number; give seconds, without a unit"),
+        (("--seed", "x"), "'--seed': 'x' is not a whole number"),
     ],
 )
 def test_a_wrong_name_or_value_is_named_with_a_way_out(tmp_path, change, says):

@@ -89,6 +89,12 @@ def test_nonsense_in_parameters_is_refused_too(tmp_path, change):
     assert_refused(simulate(tmp_path, *RUN, *change), change[1].split("=")[0])
 
 
+def test_a_time_scale_that_is_not_positive_is_not_called_seconds(tmp_path):
+    done = command("up", "--server", "v100=4", "--emulate", "--time-scale", "0", cwd=tmp_path)
+
+    assert_refused(done, "must be a positive number\n")
+
+
 def test_an_unknown_workload_offers_the_nearest(tmp_path):
     done = simulate(tmp_path, "--workload", "gavel-continous", "--cluster", "v100=4", "--policy", "fifo")
 

@@ -56,7 +56,8 @@ def simulate(folder, *arguments, **options):
         (("--measure", "7:7"), "empty"),
         (("--round", "-1"), "positive"),
         (("--until", "nan"), "positive"),
-        (("--seed", "x"), "--seed"),
+        (("--round", "5m"), "'5m' is not a number; give seconds, without a unit"),
+        (("--seed", "x"), "'--seed': 'x' is not a whole number"),
     ],
 )
 def test_a_wrong_name_or_value_is_named_with_a_way_out(tmp_path, change, says):
@@ -86,6 +87,12 @@ def test_a_wrong_name_or_value_is_named_with_a_way_out(tmp_path, change, says):
 )
 def test_nonsense_in_parameters_is_refused_too(tmp_path, change):
     assert_refused(simulate(tmp_path, *RUN, *change), change[1].split("=")[0])
+
+
+def test_a_time_scale_that_is_not_positive_is_not_called_seconds(tmp_path):
+    done = command("up", "--server", "v100=4", "--emulate", "--time-scale", "0", cwd=tmp_path)
+
+    assert_refused(done, "must be a positive number\n")
 
 
 def test_an_unknown_workload_offers_the_nearest(tmp_path):

@@ -171,7 +171,7 @@ def test_a_generator_is_explained_wherever_json_stands(tmp_path):
     [
         (["imagenett"], "unknown training workload 'imagenett'; did you mean 'imagenet'?"),
         (["cifar", "--steps", "0"], "0 is not in the range"),
-        (["cifar", "--steps", "nan"], "'nan' is not a valid integer"),
+        (["cifar", "--steps", "nan"], "'nan' is not a whole number"),
         (["cifar", "--workers", "-1"], "-1 is not in the range"),
         (["cifar", "-b", str(10**12)], "is not in the range"),
     ],

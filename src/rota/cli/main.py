@@ -80,6 +80,8 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Of an output that is full. Where it is a file it has a name; without one it is standard output."""
 _LONGEST_MESSAGE = 20_000
 """Characters: what a file holds may be shown in a message, and a file may hold anything."""
+_NUMBERS = {"integer": "a whole number", "float": "a number"}
+"""What click calls them, and what people do."""
 ISSUES = "the project's issue tracker"
 
 
@@ -203,11 +205,23 @@ def _explain_usage(error: click.UsageError) -> int:
     if isinstance(error, click.NoSuchOption):
         near = _nearest(error.option_name, error.possibilities or ())
         message = f"no such option {error.option_name!r}; did you mean {near!r}?" if near else message
+    if isinstance(error, click.BadParameter):
+        message = _in_words(message, error.param)
     if message.startswith("Usage: "):  # a verb with parts, and none of them was named
         click.echo(message, err=True)
         return USAGE
     asked = error.ctx.command_path if error.ctx else "rota"
     return _say(f"error: {message}\nSee `{asked} --help`.", USAGE)
+
+
+def _in_words(message: str, param: click.Parameter | None) -> str:
+    """What click says of a value that is no number, without names of types, and in which unit."""
+    fix = "; give seconds, without a unit" if param is not None and param.metavar == "SECONDS" else ""
+    for kind, words in _NUMBERS.items():
+        for ending in (f" is not a valid {kind} range.", f" is not a valid {kind}."):
+            if message.endswith(ending):
+                return f"{message.removesuffix(ending)} is not {words}{fix}"
+    return message
 
 
 def _open_closed_streams() -> None:

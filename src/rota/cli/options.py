@@ -41,9 +41,10 @@ def measure(
 
 
 def seconds(_ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:
-    """Callback for a positive, finite number of seconds."""
+    """Callback for a positive, finite number of seconds, or of what the metavar says."""
     if value is not None and not (math.isfinite(value) and value > 0):
-        raise click.BadParameter(f"{value!r} must be a positive number of seconds", param=param)
+        what = "number of seconds" if param.metavar in {None, "SECONDS"} else "number"
+        raise click.BadParameter(f"{value!r} must be a positive {what}", param=param)
     return value
 
 

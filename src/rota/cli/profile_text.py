@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MARKS = {"measured": "", "predicted": "p", "learned": "l", "derived": "d", "failed": "failed"}
 """Behind the speed of a cell."""
-LEGEND = "steps/s +- half of the 95 % interval; p predicted by the pipeline, l learned from jobs, d derived by a ratio"
+LEGEND = "steps/s +- error of the cell; p predicted by the pipeline, l learned from jobs, d derived by a ratio"
 _COLD = (0x00, 0x22, 0x4E)
 _WARM = (0xFE, 0xE8, 0x38)
 

@@ -132,7 +132,7 @@ def job_row(info: Any) -> JobRow:
     """A job from its message."""
     spec = info.spec
     steps = spec.steps
-    known = info.phase in RUNNING or info.phase == JobPhase.FINISHED.value
+    known = info.step or info.phase in RUNNING or info.phase == JobPhase.FINISHED.value
     return JobRow(
         job=info.job,
         name=spec.name[:_MOST_TEXT],

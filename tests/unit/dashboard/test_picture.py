@@ -17,8 +17,10 @@ from rota.dashboard.picture import (
     cells,
     etas_of,
     health,
+    job_row,
     table,
 )
+from rota.rpc import rota_pb2 as pb
 
 STATUS = {
     "policy": "las", "mechanism": "proportional", "round_s": 60.0, "now_s": 600.0, "rounds": 10, "tenant": "a",
@@ -118,6 +120,16 @@ def test_estimates_are_moments_of_the_wall_clock():
     assert found[3] == Eta(at=1006.0, low=1003.0, high=None)
     assert found[5] == Eta(at=None, low=None, high=None, unknown="why")
     assert 4 not in found
+
+
+@pytest.mark.parametrize(
+    ("phase", "step", "done"),
+    [("queued", 0, None), ("queued", 50, 0.25), ("running", 0, 0.0), ("waiting", 50, 0.25), ("finished", 200, 1.0)],
+)
+def test_a_preempted_job_keeps_its_progress_in_the_table(phase, step, done):
+    info = pb.JobInfo(job=3, phase=phase, step=step, spec=pb.JobSpec(gpus=1, steps=200))
+
+    assert job_row(info).done == done
 
 
 def test_a_viewer_is_told_everything_once_and_then_what_changed():

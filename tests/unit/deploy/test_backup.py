@@ -121,6 +121,14 @@ def test_nothing_is_overwritten(site, tmp_path):
     assert not (other / "state.db").exists()
 
 
+def test_a_restore_into_a_folder_that_is_not_there_says_so(site, tmp_path):
+    _, folder, _ = site
+    write_backup(places(folder), tmp_path / "b.tar")
+
+    with pytest.raises(ConfigError, match="nowhere does not exist; create it first"):
+        restore_backup(tmp_path / "b.tar", places(tmp_path / "nowhere"))
+
+
 def test_damage_anywhere_is_found_and_leaves_nothing(site, tmp_path):
     _, folder, _ = site
     write_backup(places(folder), tmp_path / "b.tar")

@@ -80,6 +80,15 @@ def test_a_held_job_has_no_start_and_says_how_it_could_have_one():
     assert "a job that it comes after does not end as things are" in found[1].unknown
 
 
+def test_a_job_that_no_server_could_hold_says_so_though_others_have_no_known_end():
+    harness = a_cluster({"steps": 0, "emulated": False, "argv": ("train",)}, {"gpus": 8})
+
+    found = eta(harness, 1)
+
+    assert found[1].start is None
+    assert "no server that is up could hold it" in found[1].unknown
+
+
 def test_why_names_the_release_and_it_places_the_job():
     harness = a_cluster({"hold": True})
 

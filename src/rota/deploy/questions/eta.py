@@ -11,6 +11,7 @@ from typing import Any
 from rota.deploy.questions.fork import Deadline, Fork, Future
 from rota.deploy.questions.futures import MOST_COMING, History, arrivals, with_lengths
 from rota.deploy.questions.job_progress import Story
+from rota.deploy.scheduler.job_kinds import can_run, kind_of
 
 FUTURES = 20
 """Sampled at most."""
@@ -202,7 +203,8 @@ def _why_no_start(fork: Fork, alone: Future, number: int, unknown: int) -> str:
     if job is not None and number in fork.registry.queue.dependencies.dependents and alone.complete:  # type: ignore[union-attr]
         return "a job that it comes after does not end as things are; `rota why` says which"
     parked = number in fork.state.parked and number not in fork.returns
-    if parked:
+    fits = job is None or can_run(fork.setup.catalogue, kind_of(job.spec), fork.state.cluster)
+    if parked or not fits:
         return "no server that is up could hold it; `rota why` says what would help"
     if not alone.complete:
         return _too_far(alone)

@@ -247,6 +247,9 @@ def lock(path: Path, *, new: bool = False) -> contextlib.ExitStack:
                 held.enter_context(hold_itself(real, _taken_by_another_name(path)))
             return held.pop_all()
     except OSError as error:
+        if not real.parent.exists():
+            gone = f"cannot use state file {path}: the folder {real.parent} does not exist; create it first"
+            raise ConfigError(gone) from error
         raise ConfigError(f"cannot use state file {path}: {error.strerror or error}") from error
 
 

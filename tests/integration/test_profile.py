@@ -145,7 +145,7 @@ def test_a_script_that_forks_and_leaves_is_found_out(here, capsys):
 
     told = refused(here, capsys, text)
 
-    assert "what it left running was ended with it: the command must stay" in told
+    assert "the command must stay until its job is done: what it leaves running is ended with it" in told
     assert not any(_runs(here))
 
 

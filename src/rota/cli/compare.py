@@ -136,8 +136,12 @@ def _jobs_of(spec: str) -> tuple[dict[str, NDArray[Any]], list[str]]:
 def _start_of(path: Path) -> bytes:
     from rota.core.errors import ConfigError
 
-    with path.open("rb") as raw:
-        start = raw.read(64)
+    try:
+        with path.open("rb") as raw:
+            start = raw.read(64)
+    except OSError as error:
+        fix = "give a file of jobs (--jobs-csv), an event log, or STORE:KEY"
+        raise ConfigError(f"cannot read {path}: {error.strerror}; {fix}") from error
     if not start.startswith(b"\x1f\x8b"):
         return start
     try:

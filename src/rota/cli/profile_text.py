@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 from collections.abc import Sequence
@@ -12,13 +13,17 @@ import numpy as np
 
 from rota.cli.tables import show_pairs, show_table, width
 from rota.core.control_characters import visible
+from rota.core.errors import ProfileMissing
 
 if TYPE_CHECKING:
+    from rota.core.sensitivity import Sensitivity
     from rota.profiles.models import Model
 
 MARKS = {"measured": "", "predicted": "p", "learned": "l", "derived": "d", "failed": "failed"}
 """Behind the speed of a cell."""
 LEGEND = "steps/s +- error of the cell; p predicted by the pipeline, l learned from jobs, d derived by a ratio"
+_STILL_GAINED = 0.05
+"""Part of its speed that a job may gain beyond the knee of the formula before that is said."""
 _COLD = (0x00, 0x22, 0x4E)
 _WARM = (0xFE, 0xE8, 0x38)
 
@@ -78,7 +83,7 @@ def _show_stages(model: Model) -> None:
     ]
     if model.sensitivity is not None:
         most = float(model.sensitivity.memory_gb[-1])
-        rows.append(("CPUs beyond which nothing is gained", _amount(stages.knee_cpus(most), "per GPU", "none found")))
+        rows.append(("CPUs beyond which nothing is gained", _knee(model.sensitivity, stages.knee_cpus(most))))
     if stages.data_gb is not None:
         rows += [
             ("data set", f"{stages.data_gb:.4g} GB; {stages.step_mb:.4g} MB per step"),
@@ -89,6 +94,19 @@ def _show_stages(model: Model) -> None:
     rows.append(("memory beside the cache", f"{stages.resident_gb:.3g} GB"))
     click.echo()
     show_pairs("pipeline, per GPU", rows)
+
+
+def _knee(table: Sensitivity, knee: float | None) -> str:
+    """The knee of the formula, unless the cells say that the job gets faster beyond it."""
+    if knee is None:
+        return "none found"
+    last = float(table.cpus[-1])
+    with contextlib.suppress(ProfileMissing):
+        memory_gb = float(table.memory_gb[-1])
+        gain = table.at(last, memory_gb) / table.at(min(knee, last), memory_gb) - 1
+        if gain > _STILL_GAINED:
+            return f"{knee:.4g} per GPU by the formula, but {100 * gain:.0f} % are gained up to {last:.4g}"
+    return f"{knee:.4g} per GPU"
 
 
 def _amount(value: float | None, unit: str, none: str) -> str:

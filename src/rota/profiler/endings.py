@@ -39,7 +39,7 @@ def why_ended(status: Status, output: OutputSteps, count: StepCount) -> str:
     how = f"after {count.step:g} steps in {after:.1f} s"
     ended_well = status.exit is not None and status.exit.reason is ExitReason.COMPLETED
     if ended_well and not count.step:
-        said += "; what it left running was ended with it: the command must stay until its job is done"
+        said += "; the command must stay until its job is done: what it leaves running is ended with it"
     return f"{_exit(status)} {how}{said}"
 
 

@@ -99,15 +99,20 @@ def read_models(
     return model_of
 
 
+def _of_one_speed(step_s: float, known: Sensitivity | None, stages: Stages | None, place: str) -> Model:
+    """A model whose entry says nothing about CPUs and memory; what the base catalogue says of them stays."""
+    if stages is not None and known is None:
+        fix = "give speed, cpu_axis and memory_axis, or leave it out"
+        raise ConfigError(f"{place}: a pipeline without speeds says nothing about other servers; {fix}")
+    return Model(step_s=step_s, sensitivity=known, stages=stages)
+
+
 def _model(entry: Entry, axes: Entry, place: str, profile: str, base: Model | None) -> Model:
     known = base.sensitivity if base else None
     stages = Stages.from_table(entry["pipeline"], place) if "pipeline" in entry else None
     step_s = _positive(entry, "step_s", place, base.step_s if base else None)
     if not any(name in entry for name in (*DEMANDS, *AXES, "speed", "relative_to")):
-        if stages is not None and known is None:
-            fix = "give speed, cpu_axis and memory_axis, or leave it out"
-            raise ConfigError(f"{place}: a pipeline without speeds says nothing about other servers; {fix}")
-        return Model(step_s=step_s, sensitivity=known, stages=stages)
+        return _of_one_speed(step_s, known, stages, place)
     if "speed" in entry:
         cpus, memory = (_axis({**axes, **entry}, name, place) for name in AXES)
         speed = _speeds(entry["speed"], cpus, memory, place)

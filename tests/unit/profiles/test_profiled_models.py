@@ -272,6 +272,16 @@ def test_ratios_that_contradict_themselves_are_refused(tmp_path, second, said):
         profiles.load(written(tmp_path / "r18.toml", a_model(), more=more))
 
 
+def test_a_knee_of_the_formula_that_the_cells_contradict_is_told_so(tmp_path, capsys):
+    rates = STAGES.rate(np.array([0.25, 0.5, 1.0])[:, None], np.array([0.5, 4.0, 14.0])[None, :])
+    rates[2] *= 1.16
+    path = written(tmp_path / "r18.toml", a_model(rates=rates))
+
+    assert main(["profiles", str(path)]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "CPUs beyond which nothing is gained 0.5 per GPU by the formula, but 16 % are gained up to 1" in shown
+
+
 def test_a_heat_map_with_a_failed_cell_keeps_its_colours(tmp_path, monkeypatch):
     model = profiles.load(written(tmp_path / "r18.toml", a_model_with_a_failed_cell())).models["r18", 1, "v100"]
     drawn = []

@@ -71,7 +71,7 @@ def check_ours(db: sqlite3.Connection, path: Path) -> int:
     (mark,) = db.execute("PRAGMA application_id").fetchone()
     (layout,) = db.execute("PRAGMA user_version").fetchone()
     if mark != MARK:
-        raise ConfigError(f"{path} is a database, but not a state file of Rota; give another --state")
+        raise ConfigError(f"{path} is not a state file of Rota; name another one")
     if layout != LAYOUT and layout not in _OLDER_LAYOUTS:
         raise ConfigError(
             f"{path} has layout {layout}; this version of Rota reads layout {LAYOUT} and older ones. "

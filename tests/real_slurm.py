@@ -23,6 +23,8 @@ from pathlib import Path
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol", "sinfo", "setpriv")
 GPU_MAJOR = 195
+_LATEST_WRITE_S = 8.0
+"""Seconds within which slurmctld writes down what changed; five by its sources."""
 """Number of NVIDIA's character devices: Slurm counts devices, nobody opens them."""
 
 
@@ -226,6 +228,19 @@ class RealSlurm:
             assert time.monotonic() < end, f"{what}: not within {seconds} s"
             time.sleep(0.05)
         return found
+
+    def until_written_down(self):
+        """Until slurmctld has on its disk what it knows now.
+
+        One that is killed before, some seconds after a job began, has forgotten it, and ends it where it runs.
+        """
+        now = time.time()
+        state = self.folder / "state" / "job_state"
+
+        def written():
+            return time.time() > now + _LATEST_WRITE_S or (state.exists() and state.stat().st_mtime > now)
+
+        self.until(written, 2 * _LATEST_WRITE_S, "slurmctld writes down what it knows")
 
     def kill(self, name):
         """kill -9 of one daemon."""

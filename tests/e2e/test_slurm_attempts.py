@@ -117,9 +117,10 @@ def test_ranks_of_an_attempt_share_its_batch_job_and_each_has_its_own_device(sit
 def test_an_agent_that_was_killed_finds_its_attempts_in_the_same_batch_jobs(site):
     steps = Steps(site)
     with site.client() as client:
-        jobs = steps.submit(client, 2, steps=300)
+        jobs = steps.submit(client, 2, steps=900)
         numbers = {job: number_of(site.slurm, job) for job in jobs}
         attempts = {job: client.job(job).epoch for job in jobs}
+        site.slurm.until_written_down()
         site.kill("pool-gpu")
         site.slurm.kill("slurmctld")
         site.kill("serve")
@@ -130,7 +131,7 @@ def test_an_agent_that_was_killed_finds_its_attempts_in_the_same_batch_jobs(site
         site.pool("--per-attempt", "--gres", "gpu:v100:4", "--nodes", "2", "--time", "30m")
         site.until_up(2)
 
-        steps.check(client, jobs, steps=300)
+        steps.check(client, jobs, steps=900)
         assert {job: client.job(job).epoch for job in jobs} == attempts
         for job in jobs:  # a slurmctld that was killed may have forgotten them, but there are no others
             assert set(batch_jobs(site.slurm, job)) <= {numbers[job]}

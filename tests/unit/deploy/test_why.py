@@ -73,6 +73,7 @@ def test_every_change_that_is_named_places_the_job(policy):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_every_change_that_is_named_places_the_job_over_many_clusters(policy):
     kinds = [kind for seed in range(100, 220) for kind in check(seed, policy, at_once=seed % 2 == 0)]
@@ -86,6 +87,7 @@ def test_every_change_of_requests_priority_or_limits_that_is_named_places_the_jo
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_every_change_of_requests_priority_or_limits_places_the_job_over_many_clusters(policy):
     kinds = {kind for seed in range(100, 180) for kind in check_requests(seed, policy)}

@@ -74,6 +74,8 @@ profile-checks: $(STAMP)
 	$(BIN)/python benchmarks/data_path.py
 	@echo "== speeds learned while jobs run =="
 	$(BIN)/python -m pytest -n 0 -m "long or not long" tests/e2e/test_learned_speeds.py tests/e2e/test_learning_commands.py
+	@echo "== from a script to a job that is scheduled by need =="
+	$(BIN)/python -m pytest -n 0 -m "long or not long" tests/integration/test_scheduled_by_need.py
 	@echo "== rota profile =="
 	$(BIN)/python benchmarks/profile_checks.py $(if $(ONLY),--only $(ONLY))
 

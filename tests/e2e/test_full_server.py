@@ -25,7 +25,7 @@ def remark(site, node):
     return next(each["remark"] for each in told if each["node"] == node)
 
 
-@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("restarted", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_full_server_starts_nothing_and_its_jobs_go_on(tmp_path, small_disk, restarted):
     with Site(tmp_path, lease=20, dead_after=10) as site:
         site.agent("full", "emulate:v100=2", folder=str(small_disk.path / "full"))

@@ -54,10 +54,14 @@ def refused(here, capsys, text, *words):
 
 
 def test_a_command_that_prints_its_steps_is_profiled_and_goes_on_where_it_stopped(here, capsys):
-    argv = script(here, STEPS)
+    making = "import pathlib, tempfile\npathlib.Path('made').write_text(tempfile.mkdtemp())\n"
+    argv = script(here, making + STEPS)
 
     assert profile("--max-runs", "1", "--steps-regex", REGEX, argv=argv) == 0
 
+    made = Path((here / "made").read_text())
+    assert made.parent.parent.name.startswith("rota-profile-")
+    assert not made.parent.parent.exists(), "temporary files are gone with their run"
     rate = profiles.load(here / "j.toml").rate("j", 1, "cpu")
     assert 40.0 < rate < 50.0
     assert not list(here.glob(".*")), "nothing is left beside the profile and its runs"
@@ -92,16 +96,6 @@ def test_a_profiler_that_is_stopped_leaves_no_process_and_no_half_profile(here):
     assert "the same command goes on" in told
     assert not any(_runs(here))
     assert sorted(path.name for path in here.iterdir()) == ["j.runs.jsonl", "job.py"]
-
-
-def test_temporary_files_of_a_job_are_gone_with_its_run(here):
-    making = "import pathlib, tempfile\npathlib.Path('made').write_text(tempfile.mkdtemp())\n"
-
-    assert profile("--max-runs", "1", "--steps-regex", REGEX, argv=script(here, making + STEPS)) == 0
-
-    made = Path((here / "made").read_text())
-    assert made.parent.parent.name.startswith("rota-profile-")
-    assert not made.parent.parent.exists()
 
 
 def _runs(folder):

@@ -99,6 +99,7 @@ def typist(tmp_path):
     typing.end()
 
 
+@pytest.mark.long
 def test_the_way_from_a_script_to_a_job_that_is_scheduled_by_need_can_be_typed(typist, tmp_path):
     pytest.importorskip("grpc", reason="the extra `deploy` is not installed")
     for block in blocks_of(PAGE):

@@ -49,7 +49,9 @@ AXES = ("cpu_axis", "memory_axis")
 MOST = 1e12
 """CPUs or GB. Beyond it, speeds and products of them are too large or too small for a float."""
 NOTHING_GAINED = 0.01
-"""A profiled job wants no CPUs and no memory for less than this part of its speed."""
+"""A profiled job wants no CPUs and no memory for less than this part of its speed ..."""
+HARDLY_GAINED = 0.05
+"""... nor for less than the error of a cell, up to this part: noise is no reason to take CPUs from others."""
 DEMANDS = ("cpus", "memory_gb", "speedup")
 KEYS = ("profile", "type", "gpus", "step_s", *DEMANDS, *AXES, "speed", "relative_to", *CELL_KEYS, "pipeline")
 
@@ -176,17 +178,26 @@ def restaged(model: Model, stages: Stages, origin: str) -> Model:
     notes = model.cells.all_as(origin) if model.cells is not None else None
     return Model(
         step_s=1 / float(np.nanmax(rates)),
-        sensitivity=sensitivity_of(table.profile, table.cpus, table.memory_gb, rates),
+        sensitivity=sensitivity_of(
+            table.profile, table.cpus, table.memory_gb, rates, None if model.cells is None else model.cells.error
+        ),
         cells=notes,
         stages=stages,
         origin=origin,
     )
 
 
-def sensitivity_of(profile: str, cpus: FloatArray, memory_gb: FloatArray, rates: FloatArray) -> Sensitivity:
-    """A table of steps/s as speeds relative to the best of them, with the least CPUs and memory that reach it."""
+def sensitivity_of(
+    profile: str, cpus: FloatArray, memory_gb: FloatArray, rates: FloatArray, error: FloatArray | None = None
+) -> Sensitivity:
+    """A table of steps/s as speeds relative to the best of them, with the least CPUs and memory that reach it.
+
+    `error` is the relative error of each cell, NaN where it is not known.
+    """
     best = float(np.nanmax(rates))
-    enough = rates >= best * (1 - NOTHING_GAINED)
+    noise = np.full(rates.shape, np.nan) if error is None else error
+    told_apart = np.clip(np.where(np.isnan(noise), NOTHING_GAINED, noise), NOTHING_GAINED, HARDLY_GAINED)
+    enough = rates >= best * (1 - told_apart)
     by_memory = np.flatnonzero(enough.any(axis=0))
     column = int(by_memory[0])
     row = int(np.flatnonzero(enough[:, column])[0])

@@ -84,7 +84,7 @@ def _rate(row: LearnedRate) -> list[str]:
 
 
 def _model(model: ProfiledModel) -> list[str]:
-    table = sensitivity_of(model.profile, model.cpus, model.memory_gb, model.rates)
+    table = sensitivity_of(model.profile, model.cpus, model.memory_gb, model.rates, model.cells.error)
     best = float(np.nanmax(model.rates))
     lines = [
         "[[model]]",

@@ -272,6 +272,18 @@ def test_ratios_that_contradict_themselves_are_refused(tmp_path, second, said):
         profiles.load(written(tmp_path / "r18.toml", a_model(), more=more))
 
 
+def test_no_cpus_are_wanted_for_less_than_the_error_of_a_cell(tmp_path):
+    rates = np.array([[9.0, 9.0], [9.7, 9.7], [9.8, 9.8], [10.0, 10.0]])
+    amounts = {"cpus": (0.25, 0.5, 1.0, 2.0), "memory": (0.5, 4.0)}
+
+    def wanted(error):
+        notes = CellNotes(origin=(("measured",) * 2,) * 4, error=np.full((4, 2), error))
+        path = written(tmp_path / "r18.toml", a_model(rates=rates, cells=notes, **amounts))
+        return profiles.load(path).models["r18", 1, "v100"].sensitivity.ideal_cpus
+
+    assert [wanted(0.001), wanted(0.025), wanted(0.04), wanted(0.3)] == [2.0, 1.0, 0.5, 0.5]
+
+
 def test_a_knee_of_the_formula_that_the_cells_contradict_is_told_so(tmp_path, capsys):
     rates = STAGES.rate(np.array([0.25, 0.5, 1.0])[:, None], np.array([0.5, 4.0, 14.0])[None, :])
     rates[2] *= 1.16

@@ -80,7 +80,7 @@ def test_every_change_that_is_named_places_the_job_over_many_clusters(policy):
     assert len(set(kinds)) >= 4
 
 
-@pytest.mark.parametrize(("policy", "seeds"), [("las", (0, 1)), ("max-min-fairness-perf", (0,))])
+@pytest.mark.parametrize(("policy", "seeds"), [("las", (0, 1)), ("max-min-fairness-perf", (1,))])
 def test_every_change_of_requests_priority_or_limits_that_is_named_places_the_job(policy, seeds):
     kinds = [kind for seed in seeds for kind in check_requests(seed, policy)]
     assert kinds
